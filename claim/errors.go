@@ -1,0 +1,89 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var (
+	// ErrLeaseLost means that the job is under another fence by now, or ended:
+	// the caller's claim is over and its write changed nothing.
+	ErrLeaseLost = errors.New("lease lost")
+
+	// ErrUnknown means that a statement was sent and its answer was lost: it
+	// may or may not have happened. Every statement of this package may be
+	// sent again: the fence makes a second time harmless.
+	ErrUnknown = errors.New("outcome unknown")
+
+	// ErrTryAgain means that nothing happened and that the same call may work
+	// later: no connection, too many connections, a deadlock, a lock timeout.
+	ErrTryAgain = errors.New("try again")
+
+	// ErrReadOnly means that the server takes no writes, as a demoted primary
+	// does. The connection is of no use; a new one may reach the new primary.
+	ErrReadOnly = errors.New("server is read-only")
+
+	// ErrNotFound means that there is no such job.
+	ErrNotFound = errors.New("no such job")
+)
+
+// classify wraps err with the operation, and with the sentinel that says what
+// the caller may do about it, if one applies.
+func classify(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if kind := kindOf(err); kind != nil {
+		return fmt.Errorf("%s: %w: %w", op, kind, err)
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
+
+func kindOf(err error) error {
+	for _, known := range []error{ErrLeaseLost, ErrUnknown, ErrTryAgain, ErrReadOnly, ErrNotFound} {
+		if errors.Is(err, known) {
+			return nil // wrapped already
+		}
+	}
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		switch server.Code {
+		case "25006": // read_only_sql_transaction
+			return ErrReadOnly
+		case "40001", "40P01", "55P03", "53300", "57P03", "57014":
+			// serialization failure, deadlock, lock not available, too many
+			// connections, starting up or in recovery, statement timeout
+			return ErrTryAgain
+		case "57P01", "57P02", "57P04": // the backend was ended under us
+			return ErrUnknown
+		}
+		return nil
+	}
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) || pgconn.SafeToRetry(err) {
+		return ErrTryAgain // never sent
+	}
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return ErrUnknown
+	}
+	if errors.Is(err, pgx.ErrNoRows) || errors.Is(err, pgx.ErrTooManyRows) {
+		return nil
+	}
+	// A connection that breaks in the middle shows up as io errors of many
+	// shapes. Whatever is not an error message of the server is not an answer.
+	return ErrUnknown
+}
+
+// isDataError reports an error that one of the values caused (class 22, data
+// exception, or 23, integrity constraint violation): sending the same values
+// again can never work.
+func isDataError(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && len(server.Code) == 5 && (server.Code[:2] == "22" || server.Code[:2] == "23")
+}

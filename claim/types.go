@@ -1,0 +1,106 @@
+package claim
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Lease names one claim in hand: which job, and under which fence. It is all
+// that a worker needs to prove that the job is still its own.
+type Lease struct {
+	ID    int64
+	Fence int64
+}
+
+// Row is a claimed job.
+type Row struct {
+	ID          int64
+	Fence       int64
+	Queue       string
+	Kind        string
+	Priority    int
+	Payload     json.RawMessage
+	Progress    json.RawMessage // what an earlier attempt left with Progress; nil if nothing
+	RunAt       time.Time
+	CreatedAt   time.Time
+	Attempt     int // this attempt, counted from 1
+	MaxAttempts int
+}
+
+// Lease returns the claim under which the row is held.
+func (r Row) Lease() Lease { return Lease{ID: r.ID, Fence: r.Fence} }
+
+// Request asks for up to Limit due jobs of one queue.
+type Request struct {
+	Queue string
+	Kinds []string // kinds that the caller can run; nil means every kind
+	Limit int
+}
+
+// Claimed is the answer to a Request.
+type Claimed struct {
+	// Rows are ordered by priority, run_at and id.
+	Rows []Row
+	// Next is the time until the earliest ready job of the queue that was not
+	// taken is due, by the database's clock. It is zero or negative when that
+	// job is due but somebody else holds its row. It is set only when fewer
+	// rows came back than were asked for, and only if HasNext.
+	Next    time.Duration
+	HasNext bool
+}
+
+// Verb is what becomes of a claimed job.
+type Verb string
+
+const (
+	// Done ends the job; it worked.
+	Done Verb = "done"
+	// Retry is a failed attempt: back to ready after Delay, or dead when it
+	// was the last one.
+	Retry Verb = "retry"
+	// Dead ends the job; it will not be tried again.
+	Dead Verb = "dead"
+	// Cancelled ends the job; it was called off.
+	Cancelled Verb = "cancelled"
+	// Snooze puts the job back after Delay without counting the attempt.
+	Snooze Verb = "snooze"
+	// Release hands back a job whose handler had started: it is claimable at
+	// once and the attempt counts, so on the last attempt the job is dead.
+	Release Verb = "release"
+	// Return hands back a job whose handler never started: it is claimable at
+	// once and the attempt is refunded.
+	Return Verb = "return"
+)
+
+// Outcome is one claim together with what became of it.
+type Outcome struct {
+	Lease
+	Verb  Verb
+	Delay time.Duration // for Retry and Snooze
+	Error string        // for Retry, Dead, Cancelled and Release; cleaned and cut before it is stored
+}
+
+// Result says what the database made of an Outcome.
+type Result uint8
+
+const (
+	// Lost means that the job is under another fence or gone: nothing changed.
+	Lost Result = iota
+	// Stored means that this outcome, or an earlier one under the same fence,
+	// has ended the claim.
+	Stored
+	// Busy means that another transaction holds the row right now, such as
+	// the handler's own open CompleteTx. Nothing changed; send it again.
+	Busy
+)
+
+func (r Result) String() string {
+	switch r {
+	case Stored:
+		return "stored"
+	case Busy:
+		return "busy"
+	default:
+		return "lost"
+	}
+}
