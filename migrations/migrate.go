@@ -1,0 +1,200 @@
+package migrations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	// A migration waits this long for another one to end.
+	lockWait = "60s"
+	// DDL waits this long for a table lock. While it waits, everybody else
+	// queues up behind it, so it gives up soon and comes back.
+	ddlWait     = "1s"
+	ddlAttempts = 30
+	ddlPause    = time.Second
+)
+
+// The bookkeeping table, created under the migration lock by whoever comes
+// first.
+const sqlCreateTable = `CREATE TABLE {{schema}}.schema_migrations (
+    version     integer     PRIMARY KEY,
+    name        text        NOT NULL,
+    checksum    text        NOT NULL,
+    oldest_code integer     NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+)`
+
+// One migrator at a time and schema. A transaction-level lock needs no session
+// of its own, so it is safe behind a pooler and gone with the transaction.
+const sqlLock = `SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('fencepost migrate ' || $1::text, 0))`
+
+// Up brings the schema, which it creates if missing, to the newest version
+// that this code knows, and returns what it applied. On a schema that is up to
+// date it takes no lock and needs no right but to read the version.
+//
+// It is safe to call from many processes at once. When a table lock cannot be
+// had within a second it steps back and tries again, half a minute in all.
+func Up(ctx context.Context, conn *pgx.Conn, schema string) ([]Migration, error) {
+	if err := checkSchema(schema); err != nil {
+		return nil, fmt.Errorf("migrate up: %w", err)
+	}
+	var applied []Migration
+	for _, m := range all {
+		did, err := step(ctx, conn, schema, func(tx pgx.Tx, current int) (bool, error) {
+			if current >= m.Version {
+				return false, nil
+			}
+			return true, m.apply(ctx, tx, schema)
+		}, m.Version)
+		if err != nil {
+			return applied, fmt.Errorf("migrate up to version %d: %w", m.Version, err)
+		}
+		if did {
+			applied = append(applied, m)
+		}
+	}
+	return applied, nil
+}
+
+// Down reverts the schema to the given version; 0 removes everything but the
+// schema itself. Jobs are lost with their tables: it is meant for development.
+// It returns what it reverted, newest first.
+func Down(ctx context.Context, conn *pgx.Conn, schema string, to int) ([]Migration, error) {
+	if err := checkSchema(schema); err != nil {
+		return nil, fmt.Errorf("migrate down: %w", err)
+	}
+	if to < 0 || to > Latest {
+		return nil, fmt.Errorf("migrate down: version %d: must be between 0 and %d", to, Latest)
+	}
+	var reverted []Migration
+	for i := len(all) - 1; i >= to; i-- {
+		m := all[i]
+		did, err := step(ctx, conn, schema, func(tx pgx.Tx, current int) (bool, error) {
+			if current > Latest {
+				return false, fmt.Errorf("the schema is at version %d and this program knows only %d: use the program that applied it", current, Latest)
+			}
+			if current < m.Version {
+				return false, nil
+			}
+			return true, m.revert(ctx, tx, schema)
+		}, -1)
+		if err != nil {
+			return reverted, fmt.Errorf("migrate down from version %d: %w", m.Version, err)
+		}
+		if did {
+			reverted = append(reverted, m)
+		}
+	}
+	return reverted, nil
+}
+
+// step runs do in a transaction that holds the migration lock, with the version
+// read under it. If want is not negative and the version is there already, it
+// does nothing and takes no lock.
+func step(ctx context.Context, conn *pgx.Conn, schema string, do func(tx pgx.Tx, current int) (bool, error), want int) (did bool, err error) {
+	if want >= 0 {
+		if current, err := version(ctx, conn, schema); err != nil {
+			return false, err
+		} else if current >= want {
+			return false, nil
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockWait+"'"); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, sqlLock, schema); err != nil {
+				return fmt.Errorf("waiting for another migration to end: %w", err)
+			}
+			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+ddlWait+"'"); err != nil {
+				return err
+			}
+			current, err := version(ctx, tx, schema)
+			if err != nil {
+				return err
+			}
+			did, err = do(tx, current)
+			return err
+		})
+		if err == nil {
+			return did, nil
+		}
+		var server *pgconn.PgError
+		if !errors.As(err, &server) || server.Code != "55P03" || attempt == ddlAttempts {
+			return false, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, fmt.Errorf("%w, after: %w", context.Cause(ctx), err)
+		case <-time.After(ddlPause):
+		}
+	}
+}
+
+func (m Migration) apply(ctx context.Context, tx pgx.Tx, schema string) error {
+	if m.Version == 1 {
+		if err := prepare(ctx, tx, schema); err != nil {
+			return err
+		}
+	}
+	if err := run(ctx, tx, fill(m.up, schema)); err != nil {
+		return err
+	}
+	return run(ctx, tx, m.record(schema))
+}
+
+func (m Migration) revert(ctx context.Context, tx pgx.Tx, schema string) error {
+	if err := run(ctx, tx, fill(m.down, schema)); err != nil {
+		return err
+	}
+	return run(ctx, tx, m.forget(schema))
+}
+
+// record and forget are plain SQL without parameters, as Print shows them too.
+func (m Migration) record(schema string) string {
+	return fill("INSERT INTO {{schema}}.schema_migrations (version, name, checksum, oldest_code) VALUES (", schema) +
+		fmt.Sprintf("%d, %s, %s, %d)", m.Version, quoteText(m.Name), quoteText(m.checksum()), m.OldestCode)
+}
+
+func (m Migration) forget(schema string) string {
+	if m.Version == 1 {
+		return fill("DROP TABLE {{schema}}.schema_migrations", schema)
+	}
+	return fill("DELETE FROM {{schema}}.schema_migrations WHERE version = ", schema) + fmt.Sprint(m.Version)
+}
+
+// prepare makes the schema and the bookkeeping table. It looks before it
+// creates: IF NOT EXISTS asks for the right to create even when there is
+// nothing to do.
+func prepare(ctx context.Context, tx pgx.Tx, schema string) error {
+	var hasSchema, hasTable bool
+	err := tx.QueryRow(ctx, `SELECT
+		EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text),
+		EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = $1::text AND tablename = 'schema_migrations')`,
+		schema).Scan(&hasSchema, &hasTable)
+	if err != nil {
+		return err
+	}
+	if !hasSchema {
+		if err := run(ctx, tx, fill("CREATE SCHEMA {{schema}}", schema)); err != nil {
+			return fmt.Errorf("create schema %q (or have it created by someone who may, owned by this role): %w", schema, err)
+		}
+	}
+	if !hasTable {
+		return run(ctx, tx, fill(sqlCreateTable, schema))
+	}
+	return nil
+}
+
+// run executes a script of several statements.
+func run(ctx context.Context, tx pgx.Tx, script string) error {
+	_, err := tx.Conn().PgConn().Exec(ctx, script).ReadAll()
+	return err
+}
