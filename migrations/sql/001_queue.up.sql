@@ -106,32 +106,38 @@ CREATE VIEW {{schema}}.all_jobs AS
            worker_id, payload, progress, last_error, created_at, finished_at
     FROM {{schema}}.finished;
 
--- The bell: one notification per queue and INSERT statement, delivered when
--- the transaction commits. It says which queue and when its earliest new job
--- is due (microseconds since 1970, 0 for now), never anything of the job, so
--- it stays under the limit of 8000 bytes whatever is inserted.
+-- Rings the bell of a queue: a notification, delivered when the transaction
+-- commits, that a job of the queue is due at the given time (by default: now).
+-- It says 1:<microseconds since 1970, 0 for now>:<queue> and nothing of any
+-- job, so it stays far under the limit of 8000 bytes whatever is inserted.
 --
--- SECURITY DEFINER with a pinned search_path: a producer needs no right but
--- INSERT. VOLATILE, so that clock_timestamp() and the notification are never
--- folded away.
+-- This is the one place that knows the form of a bell. The trigger below and
+-- every statement that makes a job ready calls it, and so may whoever makes
+-- jobs due by hand: by an UPDATE, an upsert, a load with triggers off.
+--
+-- It stays silent when the server's notification queue is half full, because
+-- some session does not read: a full one would fail the commit, and an enqueue
+-- must never fail because of a bell. Polling finds the job then.
+CREATE FUNCTION {{schema}}.ring(queue text, due timestamptz DEFAULT '-infinity') RETURNS void
+    LANGUAGE sql VOLATILE
+BEGIN ATOMIC
+    SELECT pg_catalog.pg_notify({{channel}}, '1:'
+        || CASE WHEN due <= clock_timestamp() THEN 0 ELSE (extract(epoch FROM due) * 1000000)::bigint END
+        || ':' || queue)
+    WHERE octet_length(queue) BETWEEN 1 AND 128 AND pg_notification_queue_usage() <= 0.5;
+END;
+
+-- One bell per queue and INSERT statement, for its earliest job. SECURITY
+-- DEFINER with a pinned search_path: a producer needs no right but INSERT.
 CREATE FUNCTION {{schema}}.bell() RETURNS trigger
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $bell$
-DECLARE
-    rung record;
 BEGIN
-    -- A producer in two-phase commit cannot notify; it says so and is polled
-    -- for. And an enqueue must never fail because of a bell: a notification
-    -- queue that fills up, because some session does not read, fails commits.
-    IF current_setting('fencepost.bell', true) = 'off' OR pg_notification_queue_usage() > 0.5 THEN
-        RETURN NULL;
+    -- A transaction that will be prepared for two-phase commit cannot notify.
+    -- It says SET LOCAL fencepost.bell = off and leaves its jobs to polling.
+    IF current_setting('fencepost.bell', true) IS DISTINCT FROM 'off' THEN
+        PERFORM {{schema}}.ring(queue, min(run_at)) FROM inserted GROUP BY queue;
     END IF;
-    FOR rung IN SELECT queue, min(run_at) AS due FROM inserted GROUP BY queue LOOP
-        PERFORM pg_notify(TG_TABLE_SCHEMA, '1:'
-            || CASE WHEN rung.due <= clock_timestamp() THEN 0
-                    ELSE (extract(epoch FROM rung.due) * 1000000)::bigint END
-            || ':' || rung.queue);
-    END LOOP;
     RETURN NULL;
 END
 $bell$;
@@ -141,11 +147,3 @@ CREATE TRIGGER bell AFTER INSERT ON {{schema}}.jobs
     FOR EACH STATEMENT EXECUTE FUNCTION {{schema}}.bell();
 -- Also when session_replication_role is replica, as in some restores.
 ALTER TABLE {{schema}}.jobs ENABLE ALWAYS TRIGGER bell;
-
--- For whoever makes jobs due by other means than an INSERT: an UPDATE by hand,
--- an upsert, a load with triggers off.
-CREATE FUNCTION {{schema}}.ring(queue text) RETURNS void
-    LANGUAGE sql VOLATILE
-BEGIN ATOMIC
-    SELECT pg_catalog.pg_notify({{channel}}, '1:0:' || queue) WHERE octet_length(queue) BETWEEN 1 AND 128;
-END;

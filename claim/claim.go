@@ -1,0 +1,101 @@
+package claim
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// sqlClaim takes up to $3 due jobs of queue $1, in order of priority, run_at
+// and id, for worker $5 and a lease of $4 microseconds.
+const sqlClaim = `
+UPDATE {{schema}}.jobs AS j SET
+    status = 'running',
+    -- Counted now, not when the handler fails: a job that takes its process
+    -- down with it must run out of attempts too.
+    attempts = j.attempts + 1,
+    -- clock_timestamp(), not now(): after a wait the lease would be born old.
+    lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond',
+    -- From the database's clock, so that a server that lost its last commits
+    -- does not give the same fence again; always above the last one, so that a
+    -- clock that steps back does no harm.
+    fence = greatest(j.fence + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+    worker_id = $5::text
+WHERE j.id = ANY (ARRAY(
+        -- As an array the choice is made once, whatever plan the server takes;
+        -- "id IN (SELECT … LIMIT)" may run it again for every row and so take
+        -- more than the limit.
+        SELECT c.id
+        FROM (VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)
+        -- Per priority the index is walked in order and each row locked as it
+        -- comes, until the outer LIMIT has enough: exactly as many as are taken.
+        CROSS JOIN LATERAL (
+            SELECT r.id
+            FROM {{schema}}.jobs AS r
+            WHERE r.queue = $1::text AND r.priority = p.priority
+              AND r.status = 'ready' AND r.run_at <= (SELECT clock_timestamp())
+              AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
+            ORDER BY r.run_at, r.id
+            LIMIT $3::bigint
+            -- NO KEY: a foreign key to the job does not stand in the way.
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS c
+        LIMIT $3::bigint))
+  -- The condition again, on the row itself: this is what makes two claims of
+  -- one job impossible, whatever was chosen above.
+  AND j.status = 'ready'
+RETURNING j.id, j.fence, j.queue, j.kind, j.priority, j.payload, j.progress, j.run_at, j.created_at, j.attempts, j.max_attempts`
+
+// sqlNext says in how many microseconds the earliest ready job of the queue
+// that is left is due: 0 if it was due when this transaction began, which the
+// claim before it in the same transaction would have taken unless somebody
+// held it. One that came due since is not held, but due in the smallest time.
+const sqlNext = `
+SELECT CASE WHEN min(n.run_at) <= now() THEN 0
+            ELSE greatest(1, (extract(epoch FROM min(n.run_at) - clock_timestamp()) * 1000000)::bigint) END
+FROM (VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)
+CROSS JOIN LATERAL (
+    SELECT r.run_at
+    FROM {{schema}}.jobs AS r
+    WHERE r.queue = $1::text AND r.priority = p.priority AND r.status = 'ready'
+      AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
+    ORDER BY r.run_at, r.id
+    LIMIT 1
+) AS n`
+
+// Claim takes due jobs for the given worker, in one commit. No job is in two
+// claims unless its lease ran out in between. The rows are the caller's once
+// Claim has returned: only then has the claim been committed.
+func (t *Table) Claim(ctx context.Context, db DB, r Request, lease time.Duration, worker string) (Claimed, error) {
+	var claimed Claimed
+	var next *int64
+	b := inOneGo(t)
+	b.Queue(t.sql(sqlClaim), r.Queue, r.Kinds, int64(r.Limit), lease.Microseconds(), worker).
+		Query(func(rows pgx.Rows) (err error) {
+			claimed.Rows, err = pgx.CollectRows(rows, scanRow)
+			return err
+		})
+	b.Queue(t.sql(sqlNext), r.Queue, r.Kinds).QueryRow(func(row pgx.Row) error { return row.Scan(&next) })
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
+		return Claimed{}, classify("claim", err)
+	}
+	// RETURNING promises no order.
+	slices.SortFunc(claimed.Rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.RunAt.Compare(b.RunAt), cmp.Compare(a.ID, b.ID))
+	})
+	if next != nil && len(claimed.Rows) < r.Limit {
+		claimed.Next, claimed.HasNext = time.Duration(*next)*time.Microsecond, true
+	}
+	return claimed, nil
+}
+
+func scanRow(row pgx.CollectableRow) (r Row, err error) {
+	var payload, progress json.RawMessage
+	err = row.Scan(&r.ID, &r.Fence, &r.Queue, &r.Kind, &r.Priority, &payload, &progress, &r.RunAt, &r.CreatedAt, &r.Attempt, &r.MaxAttempts)
+	r.Payload, r.Progress = payload, progress
+	return r, err
+}

@@ -1,0 +1,51 @@
+// Package claim holds every statement that moves a job after its INSERT.
+//
+// # The state machine
+//
+//	                 INSERT
+//	                    │
+//	                    ▼        claim: attempts + 1, new fence, lease
+//	  ┌────────────► ready ─────────────────────────────────► running ──┐
+//	  │                                                         │  │  ▲ │ extend
+//	  │   retry     run_at later, attempt counts                │  │  └─┘
+//	  │   snooze    run_at later, attempt refunded              │  │
+//	  │   release   run_at kept, attempt counts                 │  │
+//	  │   return    run_at kept, attempt refunded               │  │
+//	  │   reap      run_at later, attempt counts                │  │
+//	  └─────────────────────────────────────────────────────────┘  │
+//	                                                               │
+//	    done, dead, cancelled; retry, release or reap              ▼
+//	    of the last attempt: dead                              finished
+//
+// ready and running are rows of the table jobs, told apart by status; "ready,
+// but only later" is called scheduled, or retrying after a failure. A job that
+// ends moves to the table finished in the statement that ends it.
+//
+// # Lease and fence
+//
+// A claim gives a lease, which ends at lease_until by the database's clock
+// unless it is extended, and a fence, a number that is new with every claim
+// and larger than all before it. Every way out of running moves the fence. So
+// (id, fence) proves that a claim is still the caller's, and every write about
+// a claim names both and changes nothing if they do not match. (The idea is
+// that of fencing tokens, as Martin Kleppmann described them.)
+//
+// Fences are taken from the database's clock in microseconds, so that they do
+// not repeat after a failover that lost commits, a restored copy or a dump.
+//
+// # Locks
+//
+// No statement here waits for a row that somebody else holds, except inside a
+// transaction of the caller (CompleteTx) and for one row (Progress): the
+// others skip it. Where nobody waits, nobody deadlocks, and a row that is held
+// for long delays no other.
+//
+// # Use
+//
+// The package knows no goroutine: each call is one round trip on the
+// connection it is given, bounded by the caller's context. It works in every
+// query execution mode of pgx and behind a pooler in transaction mode.
+//
+// Only package fencepost, the fencepost command, the schema and its SQL
+// functions are stable; this package may change with any minor version.
+package claim

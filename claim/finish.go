@@ -1,0 +1,203 @@
+package claim
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost/internal/payload"
+)
+
+const (
+	maxErrorBytes = 8 << 10
+	maxDelay      = 100 * 365 * 24 * time.Hour
+)
+
+// ErrRejected means that the database will never take an outcome as it is.
+var ErrRejected = errors.New("outcome rejected")
+
+// sqlFinish ends claims: one row of the parameters per claim.
+//
+// Rows that somebody else holds are skipped and reported as busy: one that is
+// held long, such as by a handler's own open transaction, delays nobody, and
+// where nobody waits for a row nobody can deadlock.
+const sqlFinish = `
+WITH o AS MATERIALIZED (
+    SELECT o.id, o.fence, o.verb, o.delay, o.error, o.n
+    FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[])
+         WITH ORDINALITY AS o (id, fence, verb, delay, error, n)
+), l AS MATERIALIZED (
+    -- The fence alone proves that the claim is still the caller's, since every
+    -- way out of running moves it. A test of status would only tempt the
+    -- planner to walk the index of running jobs.
+    SELECT j.id, j.attempts, j.max_attempts, o.verb, o.delay, o.error, o.n
+    FROM o JOIN {{schema}}.jobs AS j ON j.id = o.id AND j.fence = o.fence
+    WHERE j.id = ANY ($1::bigint[])
+    ORDER BY j.id
+    FOR UPDATE OF j SKIP LOCKED
+), d AS MATERIALIZED (
+    SELECT l.id, l.verb, l.delay, l.error, l.n,
+           CASE WHEN l.verb IN ('done', 'dead', 'cancelled') THEN l.verb
+                WHEN l.verb IN ('retry', 'release') AND l.attempts >= l.max_attempts THEN 'dead'
+                ELSE 'ready' END AS status
+    FROM l
+), back AS (
+    UPDATE {{schema}}.jobs AS j SET
+        status = 'ready', lease_until = NULL, worker_id = NULL,
+        fence = j.fence + 1,
+        attempts = CASE WHEN d.verb IN ('snooze', 'return') THEN j.attempts - 1 ELSE j.attempts END,
+        -- Counted apart and never past the end of its type.
+        snoozes = CASE WHEN d.verb = 'snooze' THEN least(j.snoozes, 2147483646) + 1 ELSE j.snoozes END,
+        -- A job handed back keeps its place in the queue.
+        run_at = CASE WHEN d.verb IN ('retry', 'snooze')
+                      THEN clock_timestamp() + d.delay * interval '1 microsecond' ELSE j.run_at END,
+        last_error = coalesce(nullif(d.error, ''), j.last_error)
+    FROM d
+    WHERE j.id = d.id AND d.status = 'ready'
+    RETURNING j.queue, j.run_at
+), gone AS (
+    DELETE FROM {{schema}}.jobs AS j
+    USING d
+    WHERE j.id = d.id AND d.status <> 'ready'
+    RETURNING j.id, j.fence, j.run_at, j.created_at, j.attempts, j.max_attempts, j.snoozes, j.priority,
+              d.status, j.queue, j.kind, j.worker_id, j.payload, j.progress,
+              coalesce(nullif(d.error, ''), j.last_error) AS last_error
+), kept AS (` + sqlKeep + `
+), rung AS (
+    SELECT {{schema}}.ring(back.queue, min(back.run_at)) FROM back GROUP BY back.queue
+)
+SELECT CASE
+           WHEN d.id IS NOT NULL THEN 'stored'
+           -- An earlier call whose answer was lost, or the handler's own transaction.
+           WHEN EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence) THEN 'stored'
+           WHEN EXISTS (SELECT FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence) THEN 'busy'
+           ELSE 'lost'
+       END,
+       (SELECT count(*) FROM rung) -- or the bells would not be rung
+FROM o LEFT JOIN d ON d.n = o.n
+ORDER BY o.n`
+
+// sqlKeep moves the rows of the CTE "gone" to finished, each for as long as
+// its queue and its outcome say.
+const sqlKeep = `
+    INSERT INTO {{schema}}.finished (id, fence, run_at, created_at, keep_until, attempts, max_attempts, snoozes,
+        priority, status, queue, kind, worker_id, payload, progress, last_error)
+    SELECT g.id, g.fence, g.run_at, g.created_at,
+           clock_timestamp() + CASE g.status WHEN 'done' THEN coalesce(q.keep, '24 hours')
+                                             WHEN 'dead' THEN '30 days' ELSE '24 hours' END,
+           g.attempts, g.max_attempts, g.snoozes,
+           g.priority, g.status, g.queue, g.kind, g.worker_id, g.payload, g.progress, g.last_error
+    FROM gone AS g LEFT JOIN {{schema}}.queues AS q ON q.name = g.queue
+    WHERE g.status <> 'done' OR q.keep IS NULL OR q.keep > '0'`
+
+// Finish stores what became of claims, all in one commit, and says for each,
+// in the order given, whether it was stored. A claim may be named only once.
+//
+// It may be called again with the same outcomes after an error. What was
+// stored the first time is then found in finished and reported as stored; a
+// claim that went back to ready, or a done job of a queue that keeps none, has
+// left no trace and is reported as lost.
+//
+// If the database refuses a value, the rest is stored without it: the results
+// are valid, that outcome is Busy, and the error wraps ErrRejected.
+func (t *Table) Finish(ctx context.Context, db DB, outcomes []Outcome) ([]Result, error) {
+	if len(outcomes) == 0 {
+		return nil, nil
+	}
+	results, err := t.finish(ctx, db, outcomes)
+	if err == nil || !isDataError(err) {
+		return results, classify("finish", err)
+	}
+	if len(outcomes) == 1 {
+		return []Result{Busy}, fmt.Errorf("finish job %d: %w: %w", outcomes[0].ID, ErrRejected, err)
+	}
+	half := len(outcomes) / 2
+	first, err1 := t.Finish(ctx, db, outcomes[:half])
+	if err1 != nil && !errors.Is(err1, ErrRejected) {
+		return nil, err1
+	}
+	second, err2 := t.Finish(ctx, db, outcomes[half:])
+	if err2 != nil && !errors.Is(err2, ErrRejected) {
+		return nil, err2
+	}
+	return append(first, second...), errors.Join(err1, err2)
+}
+
+func (t *Table) finish(ctx context.Context, db DB, outcomes []Outcome) ([]Result, error) {
+	n := len(outcomes)
+	ids, fences, delays := make([]int64, n), make([]int64, n), make([]int64, n)
+	verbs, texts := make([]string, n), make([]string, n)
+	for i, o := range outcomes {
+		ids[i], fences[i], verbs[i] = o.ID, o.Fence, string(o.Verb)
+		delays[i] = min(max(o.Delay, 0), maxDelay).Microseconds()
+		texts[i] = payload.CleanText(o.Error, maxErrorBytes)
+	}
+	var results []Result
+	b := inOneGo(t)
+	b.Queue(t.sql(sqlFinish), ids, fences, verbs, delays, texts).Query(func(rows pgx.Rows) (err error) {
+		results, err = pgx.CollectRows(rows, scanResult)
+		return err
+	})
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+func scanResult(row pgx.CollectableRow) (Result, error) {
+	var word string
+	var rung int64
+	if err := row.Scan(&word, &rung); err != nil {
+		return Lost, err
+	}
+	switch word {
+	case "stored":
+		return Stored, nil
+	case "busy":
+		return Busy, nil
+	}
+	return Lost, nil
+}
+
+// sqlComplete ends one claim as done, in a transaction of the caller's. Unlike
+// Finish it waits for the row: whoever holds it decides first, and the fence
+// is looked at again afterwards.
+const sqlComplete = `
+WITH l AS MATERIALIZED (
+    SELECT j.id FROM {{schema}}.jobs AS j WHERE j.id = $1::bigint AND j.fence = $2::bigint FOR UPDATE
+), gone AS (
+    DELETE FROM {{schema}}.jobs AS j
+    WHERE j.id = ANY (ARRAY(SELECT l.id FROM l))
+    RETURNING j.id, j.fence, j.run_at, j.created_at, j.attempts, j.max_attempts, j.snoozes, j.priority,
+              'done' AS status, j.queue, j.kind, j.worker_id, j.payload, j.progress, j.last_error
+), kept AS (` + sqlKeep + `
+)
+SELECT EXISTS (SELECT FROM gone)
+    OR EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.id = $1::bigint AND f.fence = $2::bigint)`
+
+// CompleteTx ends the claim as done when the caller's transaction commits. It
+// returns ErrLeaseLost, and has changed nothing, if the claim is over. A
+// second call under the same fence changes nothing and returns nil.
+func (t *Table) CompleteTx(ctx context.Context, tx pgx.Tx, l Lease) error {
+	return completed(l, tx.QueryRow(ctx, t.sql(sqlComplete), l.ID, l.Fence))
+}
+
+// CompleteSQLTx is CompleteTx for a transaction of database/sql.
+func (t *Table) CompleteSQLTx(ctx context.Context, tx *sql.Tx, l Lease) error {
+	return completed(l, tx.QueryRowContext(ctx, t.sql(sqlComplete), l.ID, l.Fence))
+}
+
+func completed(l Lease, row interface{ Scan(...any) error }) error {
+	var done bool
+	if err := row.Scan(&done); err != nil {
+		return classify(fmt.Sprintf("complete job %d", l.ID), err)
+	}
+	if !done {
+		return fmt.Errorf("complete job %d: %w", l.ID, ErrLeaseLost)
+	}
+	return nil
+}

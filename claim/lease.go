@@ -1,0 +1,80 @@
+package claim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// sqlExtend moves the leases of claims $1, $2 to $3 microseconds from now, and
+// returns those that are no longer the caller's.
+//
+// It skips rows that somebody holds, such as a handler's own open CompleteTx:
+// waiting for one would let the leases of all others run out. A row that was
+// missed is lost only when a plain read shows it under another fence.
+const sqlExtend = `
+WITH o AS MATERIALIZED (
+    SELECT o.id, o.fence FROM unnest($1::bigint[], $2::bigint[]) AS o (id, fence)
+), l AS MATERIALIZED (
+    SELECT j.id
+    FROM o JOIN {{schema}}.jobs AS j ON j.id = o.id AND j.fence = o.fence
+    WHERE j.id = ANY ($1::bigint[])
+    ORDER BY j.id
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+), moved AS (
+    UPDATE {{schema}}.jobs AS j SET lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'
+    WHERE j.id = ANY (ARRAY(SELECT l.id FROM l))
+    RETURNING j.id
+)
+SELECT o.id, o.fence
+FROM o
+WHERE NOT EXISTS (SELECT FROM moved AS m WHERE m.id = o.id)
+  AND NOT EXISTS (SELECT FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence)
+  -- Ended under this very fence: the claim is over, but nobody took it away.
+  AND NOT EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence)`
+
+// Extend moves the end of each lease to the given time from now, and returns
+// those claims that are over because the job is under another fence, or gone.
+// A row that somebody holds at the moment is left for the next time.
+func (t *Table) Extend(ctx context.Context, db DB, leases []Lease, lease time.Duration) (lost []Lease, err error) {
+	ids, fences := make([]int64, len(leases)), make([]int64, len(leases))
+	for i, l := range leases {
+		ids[i], fences[i] = l.ID, l.Fence
+	}
+	b := inOneGo(t)
+	b.Queue(t.sql(sqlExtend), ids, fences, lease.Microseconds()).Query(func(rows pgx.Rows) (err error) {
+		lost, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Lease])
+		return err
+	})
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
+		return nil, classify("extend", err)
+	}
+	return lost, nil
+}
+
+// sqlProgress stores what the holder of claim $1, $2 wants its next attempt to
+// know.
+const sqlProgress = `
+UPDATE {{schema}}.jobs AS j SET progress = $3::text::jsonb
+WHERE j.id = $1::bigint AND j.fence = $2::bigint
+RETURNING j.id`
+
+// Progress stores a JSON document with the job for its later attempts to read.
+// It returns ErrLeaseLost, and has changed nothing, if the claim is over.
+func (t *Table) Progress(ctx context.Context, db DB, l Lease, progress json.RawMessage) error {
+	rows, err := db.Query(ctx, t.sql(sqlProgress), l.ID, l.Fence, string(progress))
+	if err == nil {
+		var found []int64
+		found, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err == nil && len(found) == 0 {
+			err = ErrLeaseLost
+		}
+	}
+	if err != nil {
+		return classify(fmt.Sprintf("progress of job %d", l.ID), err)
+	}
+	return nil
+}

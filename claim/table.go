@@ -1,0 +1,64 @@
+package claim
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// DB is what a pool, a connection and a transaction have in common.
+type DB interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// Table holds the statements for the tables of one schema. It has no state of
+// its own and may be used by any number of goroutines at once, each with a
+// connection of its own.
+type Table struct {
+	schema string // also the channel of its bells
+	sql    func(template string) string
+}
+
+// In returns the statements for the given schema.
+func In(schema string) *Table {
+	quoted := strings.NewReplacer("{{schema}}", pgx.Identifier{schema}.Sanitize())
+	filled := make(map[string]string, len(statements))
+	for _, template := range statements {
+		filled[template] = quoted.Replace(template)
+	}
+	return &Table{schema: schema, sql: func(template string) string { return filled[template] }}
+}
+
+// statements lists every statement of the room, for In and for the test that
+// prepares each of them on every supported server.
+var statements = []string{
+	sqlSettings, sqlClaim, sqlNext, sqlFinish, sqlComplete, sqlExtend, sqlProgress, sqlTick, sqlPrune, sqlGet, sqlList,
+}
+
+// sqlSettings opens the transaction of every statement that moves a job.
+//
+// Claims and outcomes commit durably, even where the role's default is not to
+// wait for the disk: an asynchronous claim that is lost in a crash would let
+// its fence be given a second time. A stronger setting is left as it is.
+//
+// JIT compilation costs these short statements more than it can save. And no
+// row lock is worth waiting for longer than a second: nothing here waits for
+// one that is held long, except inside a transaction of the caller.
+//
+// The settings are local to the transaction, so they are safe behind a pooler.
+const sqlSettings = `SELECT
+    set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+                                          THEN 'on' ELSE current_setting('synchronous_commit') END, true),
+    set_config('jit', 'off', true),
+    set_config('lock_timeout', '1s', true)`
+
+// inOneGo queues the statement behind the settings: one round trip, and, since
+// a batch is one implicit transaction, one commit.
+func inOneGo(t *Table) *pgx.Batch {
+	b := &pgx.Batch{}
+	b.Queue(t.sql(sqlSettings))
+	return b
+}

@@ -1,0 +1,155 @@
+package claim
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ReapBatch bounds how many expired leases one Tick ends, and PruneBatch how
+// many finished rows one Prune deletes: statements stay short.
+const (
+	ReapBatch  = 500
+	PruneBatch = 1000
+)
+
+// sqlTick is all that a process does because time has passed, in one statement
+// for all its queues ($1) and kinds ($2).
+//
+// Reap: up to $3 jobs whose lease is over go back as a failed attempt, with a
+// later run_at, so that a job which hangs does not keep its place at the head;
+// or end as dead when that was the last attempt. State, lease and fence are
+// read under the row's lock and written in the same statement; a row that
+// somebody holds, such as an open CompleteTx, is skipped. Recovery rests on
+// the lease alone: no other table is asked who is alive.
+//
+// Look: when the earliest job of each queue is due, and when the earliest
+// lease of a running job ends.
+//
+// Ring: token $5 on channel $4, for this process alone, as proof that it hears.
+const sqlTick = `
+WITH l AS MATERIALIZED (
+    SELECT j.id, j.attempts, j.max_attempts
+    FROM {{schema}}.jobs AS j
+    WHERE j.status = 'running' AND j.lease_until < (SELECT clock_timestamp())
+    ORDER BY j.lease_until, j.id
+    LIMIT $3::bigint
+    FOR UPDATE SKIP LOCKED
+), back AS (
+    UPDATE {{schema}}.jobs AS j SET
+        status = 'ready', lease_until = NULL, worker_id = NULL,
+        fence = j.fence + 1,
+        -- 1 s × 2^(attempts − 1) ± 20 %, at most 1 h; the exponent is bounded first.
+        run_at = clock_timestamp() + least(3600, (0.8 + 0.4 * random()) * power(2, least(j.attempts - 1, 12))) * interval '1 second',
+        last_error = format('lease of worker %s ran out in attempt %s of %s', j.worker_id, j.attempts, j.max_attempts)
+    WHERE j.id = ANY (ARRAY(SELECT l.id FROM l WHERE l.attempts < l.max_attempts))
+    RETURNING j.queue, j.run_at
+), gone AS (
+    DELETE FROM {{schema}}.jobs AS j
+    WHERE j.id = ANY (ARRAY(SELECT l.id FROM l WHERE l.attempts >= l.max_attempts))
+    -- Not the dead worker's fence: finding that one in finished would tell it
+    -- that its own outcome was stored.
+    RETURNING j.id, j.fence + 1 AS fence, j.run_at, j.created_at, j.attempts, j.max_attempts, j.snoozes, j.priority,
+              'dead' AS status, j.queue, j.kind, j.worker_id, j.payload, j.progress,
+              format('lease of worker %s ran out in attempt %s of %s, the last one', j.worker_id, j.attempts, j.max_attempts) AS last_error
+), kept AS (` + sqlKeep + `
+), rung AS (
+    SELECT {{schema}}.ring(b.queue, min(b.run_at)) FROM back AS b GROUP BY b.queue
+    UNION ALL
+    SELECT pg_notify($4::text, $5::text)
+)
+SELECT q.name,
+       (extract(epoch FROM least(
+           (SELECT min(n.run_at)
+            FROM (VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)
+            CROSS JOIN LATERAL (
+                SELECT r.run_at FROM {{schema}}.jobs AS r
+                WHERE r.queue = q.name AND r.priority = p.priority AND r.status = 'ready'
+                  AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
+                ORDER BY r.run_at, r.id LIMIT 1) AS n),
+           (SELECT min(b.run_at) FROM back AS b WHERE b.queue = q.name)) - clock_timestamp()) * 1000000)::bigint,
+       (extract(epoch FROM (SELECT min(j.lease_until) FROM {{schema}}.jobs AS j
+                            WHERE j.status = 'running' AND j.lease_until >= (SELECT clock_timestamp()))
+                           - clock_timestamp()) * 1000000)::bigint,
+       (SELECT count(*) FROM l),
+       EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.keep_until < (SELECT clock_timestamp())),
+       clock_timestamp(),
+       (SELECT count(*) FROM rung)
+FROM unnest($1::text[]) AS q (name)`
+
+// TickRequest says what a process looks for.
+type TickRequest struct {
+	Queues []string // at least one
+	Kinds  []string // kinds that the caller can run; nil means every kind
+	// Reap ends leases that are over. It is off after the database's clock
+	// stepped, when a lease may only seem to be over.
+	Reap bool
+	// Own and Token are the channel and payload of this process's own bell.
+	Own, Token string
+}
+
+// Ticked is what one tick saw and did.
+type Ticked struct {
+	Next     map[string]time.Duration // per queue: until its earliest ready job is due; ≤ 0: due; absent: none
+	Lease    time.Duration            // until the earliest lease of a running job ends, if HasLease
+	HasLease bool
+	Reaped   int  // jobs whose lease was over
+	Expired  bool // finished has rows whose time is up, for Prune
+	Now      time.Time
+}
+
+// Tick reaps, looks and rings, in one statement and one commit.
+func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) {
+	limit := 0
+	if r.Reap {
+		limit = ReapBatch
+	}
+	ticked := Ticked{Next: make(map[string]time.Duration)}
+	b := inOneGo(t)
+	b.Queue(t.sql(sqlTick), r.Queues, r.Kinds, int64(limit), r.Own, r.Token).Query(func(rows pgx.Rows) error {
+		var queue string
+		var next, lease *int64
+		var rung int64
+		_, err := pgx.ForEachRow(rows, []any{&queue, &next, &lease, &ticked.Reaped, &ticked.Expired, &ticked.Now, &rung}, func() error {
+			if next != nil {
+				ticked.Next[queue] = time.Duration(*next) * time.Microsecond
+			}
+			if lease != nil {
+				ticked.Lease, ticked.HasLease = time.Duration(*lease)*time.Microsecond, true
+			}
+			return nil
+		})
+		return err
+	})
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
+		return Ticked{}, classify("tick", err)
+	}
+	return ticked, nil
+}
+
+// sqlPrune deletes up to $1 finished rows whose time is up. Two processes that
+// prune at once take different rows.
+const sqlPrune = `
+DELETE FROM {{schema}}.finished AS f
+WHERE f.ctid = ANY (ARRAY(
+    SELECT e.ctid FROM {{schema}}.finished AS e
+    WHERE e.keep_until < (SELECT clock_timestamp())
+    ORDER BY e.keep_until
+    LIMIT $1::bigint
+    FOR UPDATE SKIP LOCKED))`
+
+// Prune deletes finished jobs that have been kept for as long as they should,
+// at most PruneBatch of them, and returns how many it deleted.
+func (t *Table) Prune(ctx context.Context, db DB) (deleted int, err error) {
+	b := inOneGo(t)
+	b.Queue(t.sql(sqlPrune), int64(PruneBatch)).Exec(func(tag pgconn.CommandTag) error {
+		deleted = int(tag.RowsAffected())
+		return nil
+	})
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
+		return 0, classify("prune", err)
+	}
+	return deleted, nil
+}
