@@ -1,0 +1,230 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost-go/fencepost/claim"
+	"github.com/fencepost-go/fencepost/dispatcher"
+	"github.com/fencepost-go/fencepost/migrations"
+	"github.com/fencepost-go/fencepost/notify"
+	"github.com/fencepost-go/fencepost/poller"
+)
+
+const (
+	deafInterval = time.Second     // between ticks while no notification is heard
+	guard        = 2 * time.Second // at least between ticks because of a lease that ends
+	proof        = 2 * time.Second // for our own bell to be heard
+)
+
+// Run works the queues until ctx is done, and returns nil after a clean stop.
+//
+// Then it takes no more jobs, waits for running handlers (Config.SoftStop),
+// cancels their contexts with cause ErrStopping and waits again
+// (Config.HardStop), stores every outcome, hands unfinished jobs back to be
+// claimed at once, and returns. Leases are extended all the while. If handlers
+// were still running the error wraps ErrStuck.
+//
+// Run returns early if the schema does not fit (ErrSchema), if the database
+// cannot be reached at first, or if one of its loops ends; once it is running,
+// an outage of the database does not end it. A client runs once.
+func (c *Client) Run(ctx context.Context) error {
+	run, err := c.start(ctx)
+	if err != nil {
+		return fmt.Errorf("fencepost run: %w", err)
+	}
+	defer run.close()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return run.dispatcher.Run(ctx) })
+	group.Go(func() error { return ending(ctx, "listener", run.listener.Run(ctx)) })
+	group.Go(func() error { return ending(ctx, "poller", run.poller.Run(ctx)) })
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("fencepost run: %w", err)
+	}
+	return nil
+}
+
+// ending judges the end of a loop that ends only with its context.
+func ending(ctx context.Context, loop string, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("%s ended: %w", loop, err)
+}
+
+// StopNow cuts a stop short: the contexts of running handlers are cancelled at
+// once, as if SoftStop were over. Without a stop under way it does nothing
+// until there is one. It may be called at any time, from any goroutine.
+func (c *Client) StopNow() {
+	c.mu.Lock()
+	d := c.dispatcher
+	c.mu.Unlock()
+	if d != nil {
+		d.StopNow()
+	}
+}
+
+// running is the wiring of one Run: who rings whom. Rooms do not know each
+// other; every arrow between them is a method here.
+type running struct {
+	client     *Client
+	store      *store
+	dispatcher *dispatcher.Dispatcher
+	poller     *poller.Poller
+	listener   *notify.Listener
+	clock      poller.Clock
+	queues     []string
+	// noReapUntil keeps this process from ending leases that may only seem to
+	// be over. Only the poller's goroutine reads and writes it.
+	noReapUntil time.Time
+}
+
+func (c *Client) start(ctx context.Context) (*running, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.started:
+		return nil, errors.New("a client runs once")
+	case len(c.handlers) == 0:
+		return nil, errors.New("no handler is registered; see Handle")
+	}
+	if err := migrations.Check(ctx, c.pool, c.config.Schema); err != nil {
+		return nil, err
+	}
+	c.started = true
+
+	r := &running{client: c, queues: slices.Sorted(maps.Keys(c.config.Queues))}
+	r.store = &store{
+		client:   c,
+		kinds:    c.kinds(),
+		exchange: &line{dial: func(ctx context.Context) (*pgx.Conn, error) { return c.dial(ctx, "exchange", nil) }},
+		keeper:   &line{dial: func(ctx context.Context) (*pgx.Conn, error) { return c.dial(ctx, "keeper", nil) }},
+	}
+	r.poller = poller.New(poller.Config{
+		Interval: c.config.PollInterval,
+		Deaf:     deafInterval,
+		Guard:    guard,
+		Tick:     r.tick,
+		Wake:     func(queue string) { r.dispatcher.Wake(queue) },
+		Logger:   c.config.Logger,
+	})
+	r.listener = notify.New(notify.Config{
+		Connect:   func(ctx context.Context) (*pgx.Conn, error) { return c.dial(ctx, "listener", c.config.ListenConfig) },
+		Channel:   c.config.Schema,
+		Bell:      r.heard,
+		Connected: r.look,
+		Hearing: func(hearing bool, _ error) {
+			r.poller.SetHearing(hearing)
+			c.config.Observer.Hearing(hearing)
+		},
+		Proof:  proof,
+		Logger: c.config.Logger,
+	})
+	r.dispatcher = dispatcher.New(dispatcher.Config{
+		Store:    r.store,
+		Queues:   r.slots(),
+		Handle:   c.handle,
+		Timeout:  c.timeout,
+		Delay:    c.config.RetryDelay,
+		Lease:    c.config.Lease,
+		SoftStop: c.config.SoftStop,
+		HardStop: c.config.HardStop,
+		Short:    r.poller.Arm,
+		Refused:  func(l claim.Lease, _ claim.Verb) { c.config.Observer.Refused(l.ID, l.Fence) },
+		Logger:   c.config.Logger,
+	})
+	c.dispatcher = r.dispatcher
+	r.look()
+	return r, nil
+}
+
+func (r *running) slots() []dispatcher.Queue {
+	var queues []dispatcher.Queue
+	for _, name := range r.queues {
+		q := r.client.config.Queues[name]
+		queues = append(queues, dispatcher.Queue{Name: name, Slots: q.Slots, Spares: q.Spares})
+	}
+	return queues
+}
+
+// close hangs up what the rooms have used.
+func (r *running) close() {
+	r.store.exchange.close()
+	r.store.keeper.close()
+}
+
+// look makes every queue be looked at: at the start, and whenever we begin to
+// listen, since whatever was rung before was not heard.
+func (r *running) look() {
+	r.dispatcher.WakeAll()
+	r.poller.TickNow()
+}
+
+// heard is called for each bell.
+func (r *running) heard(b notify.Bell) {
+	if b.Due.IsZero() {
+		r.dispatcher.Wake(b.Queue)
+		return
+	}
+	if in := r.clock.Until(b.Due); in > 0 {
+		r.poller.Arm(b.Queue, in)
+	} else {
+		r.dispatcher.Wake(b.Queue)
+	}
+}
+
+// tick is the one statement of the poller.
+func (r *running) tick(ctx context.Context) (poller.Look, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	c := r.client
+	request := claim.TickRequest{
+		Queues: r.queues,
+		Kinds:  r.store.kinds,
+		Reap:   !time.Now().Before(r.noReapUntil),
+		Own:    r.listener.Own(),
+		Token:  r.listener.Expect(),
+	}
+	var ticked claim.Ticked
+	var pruned int
+	err := r.store.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
+		sent := time.Now()
+		ticked, err = c.table.Tick(ctx, conn, request)
+		if err != nil {
+			return err
+		}
+		if jump := r.clock.Observe(ticked.Now, sent, time.Now()); jump != 0 {
+			r.distrustLeases(jump)
+		}
+		if ticked.Expired {
+			pruned, err = c.table.Prune(ctx, conn)
+		}
+		return err
+	})
+	if err != nil {
+		return poller.Look{}, err
+	}
+	r.listener.Await(request.Token)
+	return poller.Look{
+		Next:     ticked.Next,
+		Lease:    ticked.Lease,
+		HasLease: ticked.HasLease,
+		Again:    ticked.Reaped == claim.ReapBatch || pruned == claim.PruneBatch,
+	}, nil
+}
+
+// distrustLeases is called when the database's clock has stepped against ours.
+// Leases were given by the old time: for the length of one, those that seem to
+// be over are left to their holders to extend.
+func (r *running) distrustLeases(jump time.Duration) {
+	r.noReapUntil = time.Now().Add(r.client.config.Lease)
+	r.client.config.Logger.Warn("the database's clock has stepped; expired leases are left alone for the length of one",
+		"step", jump, "lease", r.client.config.Lease)
+}

@@ -1,0 +1,133 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost/claim"
+	"github.com/fencepost-go/fencepost/dispatcher"
+)
+
+// stepTimeout bounds each statement on our own connections. Claims are not
+// cancelled by a stop, so this is what ends one on a connection that stalls;
+// jobs that such a call has claimed come back when their lease is over.
+const stepTimeout = 5 * time.Second
+
+// store is the dispatcher's way to the database: outcomes and claims over the
+// exchange's connection, extensions over the keeper's.
+type store struct {
+	client   *Client
+	kinds    []string
+	exchange *line
+	keeper   *line
+}
+
+func (s *store) Exchange(ctx context.Context, trip dispatcher.Trip) (haul dispatcher.Haul) {
+	haul.Claimed = make([]claim.Claimed, len(trip.Wants))
+	if len(trip.Outcomes) > 0 {
+		haul.Results, haul.FinishErr = s.finish(ctx, trip.Outcomes)
+		if haul.FinishErr != nil {
+			return haul
+		}
+	}
+	for i, want := range trip.Wants {
+		haul.Claimed[i], haul.ClaimErr = s.claim(ctx, want)
+		if haul.ClaimErr != nil {
+			break // what was claimed before it is the dispatcher's all the same
+		}
+	}
+	return haul
+}
+
+func (s *store) finish(ctx context.Context, outcomes []claim.Outcome) (results []claim.Result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	err = s.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
+		results, err = s.client.table.Finish(ctx, conn, outcomes)
+		return err
+	})
+	if errors.Is(err, claim.ErrRejected) {
+		s.client.config.Logger.ErrorContext(ctx, "the database rejects an outcome; it will be sent again", "error", err)
+	} else if err != nil {
+		return nil, err
+	}
+	for i, o := range outcomes {
+		// A job that its handler has ended in its own transaction, in a queue
+		// that keeps no done jobs, has left no trace by which to tell "stored"
+		// from "lost".
+		if s.client.completed.has(o.Lease) && results[i] == claim.Lost && o.Verb == claim.Done {
+			results[i] = claim.Stored
+			s.client.config.Logger.DebugContext(ctx, "outcome unknown: the job is gone and its queue keeps none", "job", o.ID)
+		}
+		if results[i] != claim.Busy {
+			s.client.completed.remove(o.Lease)
+		}
+	}
+	return results, nil
+}
+
+func (s *store) claim(ctx context.Context, want dispatcher.Want) (claimed claim.Claimed, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	request := claim.Request{Queue: want.Queue, Kinds: s.kinds, Limit: want.Limit}
+	err = s.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
+		claimed, err = s.client.table.Claim(ctx, conn, request, s.client.config.Lease, s.client.workerID)
+		return err
+	})
+	return claimed, err
+}
+
+func (s *store) Extend(ctx context.Context, leases []claim.Lease) (lost []claim.Lease, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	err = s.keeper.use(ctx, func(conn *pgx.Conn) (err error) {
+		lost, err = s.client.table.Extend(ctx, conn, leases, s.client.config.Lease)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	taken := lost[:0]
+	for _, l := range lost {
+		if !s.client.completed.has(l) { // gone because it is done
+			taken = append(taken, l)
+		}
+	}
+	return taken, nil
+}
+
+func (s *store) Rest() { s.keeper.close() }
+
+func isReadOnly(err error) bool { return errors.Is(err, claim.ErrReadOnly) }
+
+// leaseSet is a set of claims, for any number of goroutines.
+type leaseSet struct {
+	mu  sync.Mutex
+	set map[claim.Lease]struct{}
+}
+
+func (s *leaseSet) add(l claim.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set == nil {
+		s.set = make(map[claim.Lease]struct{})
+	}
+	s.set[l] = struct{}{}
+}
+
+func (s *leaseSet) has(l claim.Lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.set[l]
+	return ok
+}
+
+func (s *leaseSet) remove(l claim.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.set, l)
+}
