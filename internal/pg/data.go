@@ -28,7 +28,7 @@ var initdbFlags = []string{
 // takes a second or more, and a copy of it is kept for the following ones.
 func createData(ctx context.Context, o Options, inst installation, own *owner, home string) (string, error) {
 	data := filepath.Join(home, "data")
-	cache, err := cacheDir()
+	cache, err := cacheDir(own)
 	if err != nil {
 		return "", err
 	}

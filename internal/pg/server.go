@@ -70,7 +70,7 @@ func start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	inst, err := find(ctx, o)
+	inst, err := find(ctx, o, own)
 	if err != nil {
 		return nil, err
 	}
