@@ -1,0 +1,50 @@
+# Go and make are enough, and a C compiler for the race detector. PostgreSQL
+# is found or fetched by internal/pg, unless DATABASE_URL names a server.
+
+# The major version for test and test-long, such as PG=15; empty: the
+# newest found.
+PG ?=
+# The versions that test-matrix runs on.
+MAJORS ?= 14,15,16,17,18
+
+withpg := go run ./internal/cmd/withpg
+tool := go tool -modfile=tools/go.mod
+
+.PHONY: demo test test-matrix test-long lint fumpt vet staticcheck build
+
+demo: ## the main job, with real processes that die and pause
+	go run ./cmd/fencepost demo
+
+test: ## all tests, with the race detector
+	$(withpg) $(if $(PG),-major $(PG)) -- go test -race ./...
+
+test-matrix: ## all tests on every version, and in every exec mode of pgx on the newest found
+	$(withpg) -major $(MAJORS) -- go test -race ./...
+	for mode in cache_describe describe_exec exec simple_protocol; do \
+		echo "default_query_exec_mode=$$mode"; \
+		FENCEPOST_EXEC_MODE=$$mode $(withpg) $(if $(PG),-major $(PG)) -- go test -race ./... || exit 1; \
+	done
+
+test-long: ## all tests, with many more rounds
+	FENCEPOST_LONG=1 $(withpg) $(if $(PG),-major $(PG)) -- go test -race -timeout 2h ./...
+
+lint: fumpt vet staticcheck
+
+fumpt:
+	@unformatted=$$($(tool) gofumpt -l .) || exit 1; \
+	if [ -n "$$unformatted" ]; then \
+		echo "not as gofumpt wants it:"; echo "$$unformatted"; exit 1; \
+	fi
+
+vet:
+	go vet ./...
+
+staticcheck:
+	$(tool) staticcheck ./...
+
+build: ## for this system, and a check that the others build
+	go build ./...
+	GOOS=darwin GOARCH=arm64 go vet ./...
+	GOOS=windows GOARCH=amd64 go vet ./...
+	GOOS=darwin GOARCH=arm64 go build ./...
+	GOOS=windows GOARCH=amd64 go build ./...
