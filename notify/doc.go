@@ -8,20 +8,20 @@
 // slow tick. While that bell is not heard, the listener says that it is deaf,
 // and closes the connection and connects again, at a measured pace.
 //
-//	            Run
-//	             │
-//	             ▼           error, or 5 s
-//	 ┌────▶ connecting ─────────────────────┐
-//	 │           │                          │
-//	 │           ▼           error, or 5 s  ▼
-//	 │        LISTEN ×2 ─────────────────▶ pause, deaf
-//	 │           │ Connected: look now      ▲   │
-//	 │           ▼                          │   │
-//	 │       listening ─────────────────────┤   │
-//	 │           │ own bell      lost, or   │   │
-//	 │           ▼               own bell   │   │
-//	 │        hearing ───────────not heard──┘   │
-//	 └──────────────────────────────────────────┘
+//	           Run
+//	            │
+//	            ▼           error, or 5 s
+//	┌────▶ connecting ─────────────────────┐
+//	│           │                          │
+//	│           ▼           error, or 5 s  ▼
+//	│        LISTEN ×2 ─────────────────▶ pause, deaf
+//	│           │ Connected: look now      ▲   │
+//	│           ▼                          │   │
+//	│       listening ─────────────────────┤   │
+//	│           │ own bell      lost, or   │   │
+//	│           ▼               own bell   │   │
+//	│        hearing ───────────not heard──┘   │
+//	└──────────────────────────────────────────┘
 //
 // Only the API of the root package is stable; this one may change with any
 // release.

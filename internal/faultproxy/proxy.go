@@ -15,7 +15,7 @@ import (
 // faults may be set and lifted at any time, from any goroutine.
 type Proxy struct {
 	network, address string // of the server
-	own              string // address of the proxy, the same for its whole life
+	own              string // address of the proxy
 
 	tasks sync.WaitGroup // the accepting goroutine and those of the links
 
@@ -34,11 +34,13 @@ func New(t testing.TB, dsn string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{own: "127.0.0.1:0", links: make(map[*link]bool)}
-	p.network, p.address = pgconn.NetworkAddress(config.Host, config.Port)
-	if err := p.listen(); err != nil {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
+	p := &Proxy{own: listener.Addr().String(), links: make(map[*link]bool)}
+	p.network, p.address = pgconn.NetworkAddress(config.Host, config.Port)
+	p.accept(listener)
 	t.Cleanup(func() {
 		p.Refuse()
 		p.Cut()
@@ -107,12 +109,14 @@ func (p *Proxy) Refuse() {
 	}
 }
 
-// Accept ends Refuse.
+// Accept ends Refuse, at the same address.
 func (p *Proxy) Accept(t testing.TB) {
 	t.Helper()
-	if err := p.listen(); err != nil {
+	listener, err := net.Listen("tcp", p.own)
+	if err != nil {
 		t.Fatal(err)
 	}
+	p.accept(listener)
 }
 
 // DropNotifications drops the next n notifications on their way to clients,
@@ -132,14 +136,10 @@ func (p *Proxy) OnQuery(f func(sql string) *pgproto3.ErrorResponse) {
 	p.onQuery = f
 }
 
-func (p *Proxy) listen() error {
+func (p *Proxy) accept(listener net.Listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	listener, err := net.Listen("tcp", p.own)
-	if err != nil {
-		return err
-	}
-	p.listener, p.own = listener, listener.Addr().String()
+	p.listener = listener
 	p.tasks.Go(func() {
 		for {
 			client, err := listener.Accept()
@@ -149,7 +149,6 @@ func (p *Proxy) listen() error {
 			p.tasks.Go(func() { p.serve(listener, client) })
 		}
 	})
-	return nil
 }
 
 // serve forwards for one client until either side ends.
