@@ -101,9 +101,3 @@ func capOf(c dispatcher.Curve) time.Duration {
 	}
 	return min(max(c.Cap, time.Millisecond), 365*24*time.Hour)
 }
-
-func BenchmarkDelayAtTheLastAttempt(b *testing.B) {
-	for range b.N {
-		dispatcher.Curve{}.Delay(math.MaxInt)
-	}
-}

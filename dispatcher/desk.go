@@ -1,0 +1,136 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencepost-go/fencepost/claim"
+)
+
+// desk decides what the next trip to the database takes along and what becomes
+// of what it brings back. It knows no goroutine, no clock and no I/O: the loop
+// tells it the time and carries out what it says.
+type desk struct {
+	queues []*slots
+	byName map[string]*slots
+	outbox outbox
+	claims pace // after a trip with a claim that did not work
+	closed bool // nothing is claimed any more
+	away   bool // a trip is in flight
+}
+
+func newDesk(queues []Queue) *desk {
+	d := &desk{byName: make(map[string]*slots), outbox: newOutbox(), claims: databasePace()}
+	for _, q := range queues {
+		s := &slots{Queue: q}
+		d.queues = append(d.queues, s)
+		d.byName[q.Name] = s
+	}
+	return d
+}
+
+// depart returns the next trip. ok is false if there is none to make now: then
+// next is when to look again if nothing happens before; zero: never. With hold
+// nothing is claimed for now; its end must be followed by another look.
+//
+// Outcomes go first. While they cannot be stored, nothing is claimed: work
+// whose end nobody can record is not begun.
+func (d *desk) depart(now time.Time, hold bool) (trip Trip, next time.Time, ok bool) {
+	if d.away {
+		return Trip{}, time.Time{}, false
+	}
+	if !d.outbox.pace.ready(now) {
+		return Trip{}, d.outbox.pace.until, false
+	}
+	trip.Outcomes = d.outbox.take(now)
+	next = d.outbox.next()
+	if !d.closed && !hold {
+		for _, s := range d.queues {
+			if d.claims.ready(now) {
+				if limit := s.ask(now); limit > 0 {
+					trip.Wants = append(trip.Wants, Want{Queue: s.Name, Limit: limit})
+					continue
+				}
+			}
+			next = earliest(next, s.next(d.claims.until))
+		}
+	}
+	d.away = len(trip.Outcomes)+len(trip.Wants) > 0
+	return trip, next, d.away
+}
+
+// landing is what a trip has come to.
+type landing struct {
+	settled []claim.Lease   // no longer in hand
+	refused []claim.Outcome // of these, those that came too late
+	start   []started       // to be run; their slots are taken
+	back    []claim.Row     // ours, but not to be run here: to be handed back
+	short   []shortfall
+}
+
+type started struct {
+	claim.Row
+	slots *slots
+}
+
+// shortfall says that a queue has nothing more that is due, and when it will.
+type shortfall struct {
+	queue string
+	next  time.Duration
+}
+
+// land takes what a trip has brought back. late says that it took so long that
+// too little is left of the leases it brings.
+func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) {
+	d.away = false
+	if len(trip.Outcomes) > 0 {
+		if haul.FinishErr != nil {
+			d.outbox.kept(now, errors.Is(haul.FinishErr, claim.ErrUnknown))
+		} else {
+			l.settled, l.refused = d.outbox.answered(now, haul.Results)
+		}
+	}
+	worked := haul.FinishErr == nil && haul.ClaimErr == nil
+	wasted := false
+	for i, want := range trip.Wants {
+		var got claim.Claimed
+		if i < len(haul.Claimed) {
+			got = haul.Claimed[i]
+		}
+		// Whatever the database calls ours is run or handed back, even what we
+		// have not asked for.
+		run := min(len(got.Rows), want.Limit)
+		if late || d.closed {
+			run = 0
+		}
+		s := d.byName[want.Queue]
+		s.took(run)
+		for _, row := range got.Rows[:run] {
+			l.start = append(l.start, started{row, s})
+		}
+		l.back = append(l.back, got.Rows[run:]...)
+		unused := run < min(len(got.Rows), want.Limit)
+		wasted = wasted || unused
+		if worked && !unused && s.looked(now, want.Limit, len(got.Rows)) && got.HasNext {
+			l.short = append(l.short, shortfall{want.Queue, got.Next})
+		}
+	}
+	switch {
+	case len(trip.Wants) == 0 || haul.FinishErr != nil:
+	case haul.ClaimErr != nil || wasted:
+		d.claims.failed(now)
+	default:
+		d.claims.worked()
+	}
+	return l
+}
+
+// check makes an error of a haul that does not keep to the Store's contract,
+// so that nothing of the trip is taken for stored.
+func check(trip Trip, haul Haul) Haul {
+	if haul.FinishErr == nil && len(haul.Results) != len(trip.Outcomes) {
+		haul.FinishErr = fmt.Errorf("%d results for %d outcomes", len(haul.Results), len(trip.Outcomes))
+	}
+	return haul
+}

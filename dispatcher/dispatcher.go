@@ -1,0 +1,187 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-go/fencepost/claim"
+)
+
+var (
+	// ErrStopping is the cause of a handler's context that a stop has ended.
+	ErrStopping = errors.New("worker is stopping")
+
+	// ErrTimeout is the cause of a handler's context that the job's own
+	// timeout has ended.
+	ErrTimeout = errors.New("job timed out")
+
+	// ErrStuck is wrapped by the error of Run when something was left behind:
+	// handlers that went on in spite of their cancelled context, outcomes that
+	// could not be stored, a call of the Store that did not return.
+	ErrStuck = errors.New("left behind at the end of the stop")
+)
+
+// Store is the dispatcher's way to the database.
+type Store interface {
+	// Exchange stores the outcomes of the trip and then makes its claims. It
+	// is called by one goroutine, one call at a time. It is bounded by a
+	// deadline of its own, about 5 s for each statement; a stop does not
+	// cancel it before the very end.
+	Exchange(ctx context.Context, trip Trip) Haul
+
+	// Extend gives each lease its full length again, counted from now, and
+	// returns those that are under another fence by now. It is called by one
+	// goroutine, one call at a time, at the same time as Exchange: it must not
+	// wait for a connection that Exchange or a handler may hold.
+	Extend(ctx context.Context, leases []claim.Lease) (lost []claim.Lease, err error)
+
+	// Rest says that no lease is in hand: what Extend has opened may be closed
+	// until it is called again. It is called by the goroutine of Extend.
+	Rest()
+}
+
+// Want asks for up to Limit due jobs of a queue.
+type Want struct {
+	Queue string
+	Limit int
+}
+
+// Trip is what one call of Exchange takes to the database. A lease is named
+// in it at most once.
+type Trip struct {
+	Outcomes []claim.Outcome
+	Wants    []Want
+}
+
+// Haul is what an Exchange brings back.
+type Haul struct {
+	// Results are the answers to the outcomes, in their order.
+	Results []claim.Result
+	// FinishErr means that the outcomes may not be stored. No claim was made,
+	// Results mean nothing, and the same outcomes will be sent again.
+	FinishErr error
+	// Claimed are the answers to the wants, in their order. Rows in it are
+	// committed as claimed by us, also next to a ClaimErr.
+	Claimed []claim.Claimed
+	// ClaimErr means that at least one of the claims did not work.
+	ClaimErr error
+}
+
+// Queue is a queue to work on.
+type Queue struct {
+	Name string
+	// Slots is how many jobs of the queue may run at once.
+	Slots int
+	// Spares is how many slots at most are opened in place of handlers that
+	// are stuck: still running one lease after their timeout.
+	Spares int
+}
+
+// Config is used as given; the root has checked it and filled in the defaults.
+// Store, Handle, Delay, Lease and Logger are required, and each queue is named
+// once. Funcs that may be nil are so marked.
+type Config struct {
+	Store  Store
+	Queues []Queue
+
+	// Handle runs one job, on a goroutine of its own.
+	Handle func(ctx context.Context, row claim.Row) error
+	// Timeout is how long a job of the kind may run; 0 is for ever. May be
+	// nil: no job has a timeout.
+	Timeout func(kind string) time.Duration
+	// Delay is the pause after the given attempt (counted from 1) has failed
+	// with err; less than 0 counts as 0. It is called from many goroutines.
+	Delay func(attempt int, err error) time.Duration
+
+	// Lease is how long a claim or an extension lasts.
+	Lease time.Duration
+	// SoftStop is how long a stop waits for handlers before it cancels them.
+	SoftStop time.Duration
+	// HardStop is how long it then waits before it leaves them behind.
+	HardStop time.Duration
+
+	// Short is called when a claim has returned fewer jobs than it asked for
+	// and the earliest ready job that it left is due in next. Zero or less:
+	// that job is due, but somebody else holds its row. It must not block. May
+	// be nil.
+	Short func(queue string, next time.Duration)
+	// Refused is called when an outcome came too late: the job was under
+	// another fence, so nothing was changed. It must not block. May be nil.
+	Refused func(lease claim.Lease, verb claim.Verb)
+
+	Logger *slog.Logger
+}
+
+// Dispatcher runs the jobs of some queues. Its methods may be called from any
+// goroutine.
+type Dispatcher struct {
+	cfg Config
+
+	// rung holds a flag for each queue: woken since the loop last looked. The
+	// map itself never changes.
+	rung map[string]*atomic.Bool
+	// poke has room for one: the loop has flags to look at.
+	poke chan struct{}
+
+	stopNow  chan struct{}
+	stopOnce sync.Once
+}
+
+// New returns a dispatcher that does nothing until Run.
+func New(cfg Config) *Dispatcher {
+	if cfg.Timeout == nil {
+		cfg.Timeout = func(string) time.Duration { return 0 }
+	}
+	if cfg.Short == nil {
+		cfg.Short = func(string, time.Duration) {}
+	}
+	if cfg.Refused == nil {
+		cfg.Refused = func(claim.Lease, claim.Verb) {}
+	}
+	d := &Dispatcher{
+		cfg:     cfg,
+		rung:    make(map[string]*atomic.Bool, len(cfg.Queues)),
+		poke:    make(chan struct{}, 1),
+		stopNow: make(chan struct{}),
+	}
+	for _, q := range cfg.Queues {
+		d.rung[q.Name] = new(atomic.Bool)
+	}
+	return d
+}
+
+// Wake says that the queue may have a job that is due. It never blocks and may
+// be called before Run. The wake-up is kept until a claim, made after it, has
+// found less than it asked for. A queue that is not worked on here is ignored.
+func (d *Dispatcher) Wake(queue string) {
+	if flag, ok := d.rung[queue]; ok {
+		flag.Store(true)
+		d.nudge()
+	}
+}
+
+// WakeAll is Wake for every queue.
+func (d *Dispatcher) WakeAll() {
+	for _, flag := range d.rung {
+		flag.Store(true)
+	}
+	d.nudge()
+}
+
+func (d *Dispatcher) nudge() {
+	select {
+	case d.poke <- struct{}{}:
+	default:
+	}
+}
+
+// StopNow ends the drain at once: running handlers are cancelled and HardStop
+// begins. If the context of Run is not done yet, this comes true when it is.
+// Calling it again changes nothing.
+func (d *Dispatcher) StopNow() {
+	d.stopOnce.Do(func() { close(d.stopNow) })
+}

@@ -1,0 +1,273 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fencepost-go/fencepost/claim"
+)
+
+// Run works the queues until ctx is done and then stops: it claims no more,
+// waits up to SoftStop for the handlers, cancels those that are left (cause
+// ErrStopping), waits up to HardStop, and hands the jobs of those that still
+// run back to be claimed at once. It returns when every outcome is stored.
+// Leases are extended until then.
+//
+// It returns nil when nothing was left behind. Otherwise, at most 5 s after
+// SoftStop and HardStop, the error wraps ErrStuck and says what: handlers, by
+// the ids of their jobs; outcomes that could not be stored; a call of the
+// Store that has not returned. The leases of such jobs run out.
+//
+// Handlers get ctx's values, not its end. Run is called once.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	storeCtx, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	l := &loop{
+		Dispatcher: d,
+		base:       context.WithoutCancel(ctx),
+		desk:       newDesk(d.cfg.Queues),
+		leases:     newLeases(d.cfg.Lease),
+		stop:       stop{soft: d.cfg.SoftStop, hard: d.cfg.HardStop},
+		reports:    make(chan report, 128),
+		gone:       make(chan struct{}),
+		trips:      make(chan Trip, 1),
+		returns:    make(chan returned, 1),
+		orders:     make(chan []claim.Lease, 1),
+		extensions: make(chan extension, 1),
+		storing:    trouble{logger: d.cfg.Logger, bad: "outcomes cannot be stored; nothing is claimed until they can", good: "outcomes are stored again"},
+		claiming:   trouble{logger: d.cfg.Logger, bad: "claims do not work", good: "claims work again"},
+		extending:  trouble{logger: d.cfg.Logger, bad: "leases cannot be extended; nothing is claimed until they can", good: "leases are extended again"},
+	}
+	callers := make(chan struct{}, 2)
+	go func() { exchange(storeCtx, d.cfg.Store, l.trips, l.returns); callers <- struct{}{} }()
+	go func() {
+		keep(storeCtx, d.cfg.Store, extendTime(d.cfg.Lease), l.orders, l.extensions)
+		callers <- struct{}{}
+	}()
+
+	l.run(ctx)
+
+	close(l.gone)
+	close(l.trips)
+	close(l.orders)
+	hangUp()
+	if len(l.left) == 0 {
+		l.handlers.Wait()
+	}
+	return l.farewell(callers)
+}
+
+// loop is the one goroutine that owns slots and leases. Everything it decides
+// is decided by desk, leases and stop; everything that takes time is done by
+// another goroutine.
+type loop struct {
+	*Dispatcher
+	base   context.Context // of handlers
+	desk   *desk
+	leases *leases
+	stop   stop
+	phase  phase
+	left   []int64 // jobs whose handlers were left behind
+
+	handlers   sync.WaitGroup
+	reports    chan report
+	gone       chan struct{} // closed: nobody takes reports any more
+	trips      chan Trip     // to and from exchange; at most one is under way
+	returns    chan returned
+	orders     chan []claim.Lease // to and from keep; at most one is under way
+	extensions chan extension
+
+	storing, claiming, extending trouble
+}
+
+func (l *loop) run(ctx context.Context) {
+	done, hurry := ctx.Done(), l.stopNow
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-done:
+		case <-hurry:
+			hurry, l.stop.hurried = nil, time.Now()
+		case <-l.poke:
+			l.hear()
+		case r := <-l.reports:
+			l.ended(r)
+		case r := <-l.returns:
+			l.landed(r)
+		case e := <-l.extensions:
+			l.extended(e)
+		case <-timer.C:
+		}
+		if done != nil && ctx.Err() != nil { // before anything more is claimed
+			done, l.stop.begun = nil, time.Now()
+		}
+		for range len(l.reports) { // what has piled up shares one trip
+			l.ended(<-l.reports)
+		}
+		next, more := l.turn(time.Now())
+		if !more {
+			return
+		}
+		if next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+	}
+}
+
+// turn carries out what is to be done by now. It returns when to look again if
+// nothing happens before (zero: never), and whether there is anything left.
+func (l *loop) turn(now time.Time) (next time.Time, more bool) {
+	l.advance(now)
+	l.tend(now)
+	trip, next, ok := l.desk.depart(now, l.leases.failing(now))
+	if ok {
+		l.trips <- trip
+	}
+	next = earliest(next, l.leases.look)
+	next = earliest(next, l.stop.end(l.phase))
+	finished := l.phase > working && len(l.leases.held) == 0 && !l.desk.away
+	return next, !finished && l.phase < over
+}
+
+// hear takes over the wake-ups since it last did.
+func (l *loop) hear() {
+	for name, flag := range l.rung {
+		if flag.Swap(false) {
+			l.desk.byName[name].wake()
+		}
+	}
+}
+
+// advance carries out what begins with a new phase of the stop. One that lasts
+// no time is not skipped.
+func (l *loop) advance(now time.Time) {
+	for ; l.phase < l.stop.phase(now); l.phase++ {
+		switch l.phase + 1 {
+		case draining:
+			l.desk.closed = true
+			l.cfg.Logger.Info("stopping: nothing is claimed any more", "in hand", len(l.leases.held))
+		case cancelling:
+			for _, h := range l.running() {
+				h.cancel(ErrStopping)
+			}
+		case storing:
+			for _, h := range l.running() {
+				h.running = false
+				l.left = append(l.left, h.lease.ID)
+				l.desk.outbox.put(claim.Outcome{
+					Lease: h.lease,
+					Verb:  claim.Release,
+					Error: fmt.Sprintf("%v: its handler did not return", ErrStopping),
+				})
+			}
+		}
+	}
+}
+
+func (l *loop) running() (running []*held) {
+	for _, h := range l.leases.held {
+		if h.running {
+			running = append(running, h)
+		}
+	}
+	return running
+}
+
+// tend sees to the leases. Those that have run out are dealt with before any
+// extension is sent: after a pause of the whole process it would come too late
+// for them.
+func (l *loop) tend(now time.Time) {
+	d := l.leases.due(now)
+	for _, h := range d.lapsed {
+		l.cfg.Logger.Warn("lease ran out before it could be extended; handler is cancelled", "job", h.lease.ID, "kind", h.kind)
+		h.cancel(claim.ErrLeaseLost)
+	}
+	for _, h := range d.stuck {
+		h.slots.stuck++
+		l.cfg.Logger.Error("handler is stuck: it goes on long after its timeout; its lease is let go",
+			"job", h.lease.ID, "kind", h.kind, "queue", h.slots.Name, "stuck", h.slots.stuck, "spares", h.slots.Spares)
+	}
+	if d.rest || len(d.extend) > 0 {
+		l.orders <- d.extend
+	}
+}
+
+func (l *loop) extended(e extension) {
+	if len(e.leases) > 0 {
+		l.extending.note(e.err)
+	}
+	for _, h := range l.leases.extended(time.Now(), e.sent, e.leases, e.lost, e.err) {
+		l.cfg.Logger.Warn("lease was taken over; handler is cancelled", "job", h.lease.ID, "kind", h.kind)
+		h.cancel(claim.ErrLeaseLost)
+	}
+}
+
+// ended takes the report of a handler.
+func (l *loop) ended(r report) {
+	h := l.leases.held[r.lease]
+	if h == nil || !h.running {
+		return // left behind, and its job handed back, a moment ago
+	}
+	h.running = false
+	h.cancel(nil) // frees what hangs on the context
+	h.slots.busy--
+	if h.stuck {
+		h.slots.stuck--
+	}
+	l.desk.outbox.put(r.outcome)
+}
+
+func (l *loop) landed(r returned) {
+	now := time.Now()
+	late := now.Sub(r.sent) > l.cfg.Lease/2
+	if len(r.trip.Outcomes) > 0 {
+		l.storing.note(r.haul.FinishErr)
+	}
+	if len(r.trip.Wants) > 0 && r.haul.FinishErr == nil {
+		l.claiming.note(r.haul.ClaimErr)
+	}
+	landing := l.desk.land(now, r.trip, r.haul, late)
+	for _, lease := range landing.settled {
+		l.leases.drop(lease)
+	}
+	for _, o := range landing.refused {
+		l.cfg.Logger.Warn("outcome came too late and was refused: the lease is lost", "job", o.ID, "fence", o.Fence, "outcome", o.Verb)
+		l.cfg.Refused(o.Lease, o.Verb)
+	}
+	for _, row := range landing.start {
+		l.start(now, r.sent, row)
+	}
+	for _, row := range landing.back {
+		l.leases.add(&held{lease: row.Lease(), since: r.sent})
+		l.desk.outbox.put(claim.Outcome{Lease: row.Lease(), Verb: claim.Return})
+	}
+	if len(landing.back) > 0 && !l.desk.closed {
+		l.cfg.Logger.Warn("claimed jobs are handed back unstarted", "jobs", len(landing.back), "claim took", now.Sub(r.sent))
+	}
+	for _, s := range landing.short {
+		l.cfg.Short(s.queue, s.next)
+	}
+}
+
+func (l *loop) start(now, claimed time.Time, row started) {
+	ctx, cancel := context.WithCancelCause(l.base)
+	h := &held{
+		lease:   row.Lease(),
+		kind:    row.Kind,
+		slots:   row.slots,
+		cancel:  cancel,
+		since:   claimed,
+		running: true,
+	}
+	timeout := l.cfg.Timeout(row.Kind)
+	if timeout > 0 {
+		h.stuckAt = now.Add(timeout + l.cfg.Lease)
+	}
+	l.leases.add(h)
+	l.handlers.Go(func() { l.work(ctx, row.Row, timeout, l.reports, l.gone) })
+}

@@ -1,0 +1,100 @@
+package dispatcher
+
+import (
+	"time"
+
+	"github.com/fencepost-go/fencepost/claim"
+)
+
+// mostOutcomes bounds one trip, so that what has piled up in an outage still
+// fits into the deadline of a statement.
+const mostOutcomes = 1000
+
+// outbox keeps outcomes until the database has answered each with Stored or
+// Lost. Sending one twice is harmless: the fence sees to that.
+type outbox struct {
+	waiting []letter
+	sent    []letter // with the trip in flight, in its order
+	pace    pace     // after a trip whose outcomes may not be stored
+}
+
+type letter struct {
+	claim.Outcome
+	// unsure: an earlier try may have been stored without our hearing of it.
+	unsure bool
+	busy   pace // while somebody else holds the row
+}
+
+func newOutbox() outbox { return outbox{pace: databasePace()} }
+
+func (o *outbox) put(outcome claim.Outcome) {
+	o.waiting = append(o.waiting, letter{
+		Outcome: outcome,
+		busy:    pace{curve: Curve{Base: 10 * time.Millisecond, Factor: 2, Jitter: -1, Cap: time.Second}},
+	})
+}
+
+// take returns the outcomes to send now. They are followed by one of kept and
+// answered.
+func (o *outbox) take(now time.Time) []claim.Outcome {
+	var outcomes []claim.Outcome
+	rest := o.waiting[:0]
+	for _, l := range o.waiting {
+		if len(outcomes) == mostOutcomes || !l.busy.ready(now) {
+			rest = append(rest, l)
+			continue
+		}
+		o.sent = append(o.sent, l)
+		outcomes = append(outcomes, l.Outcome)
+	}
+	clear(o.waiting[len(rest):])
+	o.waiting = rest
+	return outcomes
+}
+
+// kept says that what was sent may not be stored: all of it is sent again.
+// unsure says that it may be.
+func (o *outbox) kept(now time.Time, unsure bool) {
+	for i := range o.sent {
+		o.sent[i].unsure = o.sent[i].unsure || unsure
+	}
+	o.waiting = append(o.sent, o.waiting...)
+	o.sent = nil
+	o.pace.failed(now)
+}
+
+// answered takes the answers to what was sent and returns what is settled, and
+// which of it was surely refused. Busy ones wait a little, each for itself.
+func (o *outbox) answered(now time.Time, results []claim.Result) (settled []claim.Lease, refused []claim.Outcome) {
+	for i, l := range o.sent {
+		switch results[i] {
+		case claim.Busy:
+			l.busy.failed(now)
+			o.waiting = append(o.waiting, l)
+			continue
+		case claim.Lost:
+			if !l.unsure || leavesTrace(l.Verb) {
+				refused = append(refused, l.Outcome)
+			}
+		}
+		settled = append(settled, l.Lease)
+	}
+	o.sent = nil
+	o.pace.worked()
+	return settled, refused
+}
+
+// leavesTrace reports whether the database can tell an outcome that it stored
+// already from one that is too late.
+func leavesTrace(v claim.Verb) bool {
+	return v == claim.Done || v == claim.Dead || v == claim.Cancelled
+}
+
+// next is when take may give something that it did not give just now; zero:
+// never.
+func (o *outbox) next() (at time.Time) {
+	for _, l := range o.waiting {
+		at = earliest(at, l.busy.until)
+	}
+	return at
+}

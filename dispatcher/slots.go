@@ -1,0 +1,80 @@
+package dispatcher
+
+import "time"
+
+// echo is how soon an empty claim after a wake-up is repeated, once: the job
+// that rang may have been in the hands of somebody who let go of it.
+const echo = 50 * time.Millisecond
+
+// slots decides for one queue when to claim and how much.
+type slots struct {
+	Queue
+	busy  int // taken, those of stuck handlers included
+	stuck int // handlers in whose place a spare may be opened
+	asked int // the limit of the claim in flight; 0: none
+
+	// woken is the sticky wake-up: a claim is called for. It is cleared only
+	// by a claim that succeeded, came back short, and was sent after the last
+	// wake-up.
+	woken bool
+	rang  bool // woken again since the claim in flight was sent
+	// repeat is when an empty claim is repeated; zero: it is not.
+	repeat   time.Time
+	repeated bool // the last claim was such a repetition, or is to be
+}
+
+func (s *slots) free() int { return s.Slots + min(s.stuck, s.Spares) - s.busy }
+
+func (s *slots) wake() {
+	s.woken, s.rang = true, true
+	s.repeat, s.repeated = time.Time{}, false
+}
+
+// ask returns the limit of the claim to send now; 0: none. Every ask is
+// followed by one took.
+func (s *slots) ask(now time.Time) int {
+	if !s.repeat.IsZero() && !now.Before(s.repeat) {
+		s.woken, s.repeat = true, time.Time{}
+	}
+	if !s.woken || s.free() <= 0 {
+		return 0
+	}
+	s.asked, s.rang = s.free(), false
+	return s.asked
+}
+
+// took says how many of the rows asked for have taken a slot. The wake-up
+// stays, as it must after a claim that failed or was not made.
+func (s *slots) took(rows int) {
+	s.asked = 0
+	s.busy += rows
+}
+
+// looked says that the claim of the given limit has worked and how many rows
+// it found, and reports whether it came back short: nothing more is due.
+func (s *slots) looked(now time.Time, limit, rows int) (short bool) {
+	if rows >= limit {
+		return false // there may be more
+	}
+	if !s.rang {
+		s.woken = false
+		if rows == 0 && !s.repeated {
+			s.repeat, s.repeated = now.Add(echo), true
+		}
+	}
+	return true
+}
+
+// next is when ask may give something that it did not give just now, unless
+// something happens before; zero: never.
+func (s *slots) next(paced time.Time) time.Time {
+	switch {
+	case s.free() <= 0:
+		return time.Time{}
+	case s.woken:
+		return paced
+	case !s.repeat.IsZero():
+		return latest(s.repeat, paced)
+	}
+	return time.Time{}
+}
