@@ -56,7 +56,8 @@ RETURNING j.id, j.fence, j.queue, j.kind, j.priority, j.payload, j.progress, j.r
 // held it. One that came due since is not held, but due in the smallest time.
 const sqlNext = `
 SELECT CASE WHEN min(n.run_at) <= now() THEN 0
-            ELSE greatest(1, (extract(epoch FROM min(n.run_at) - clock_timestamp()) * 1000000)::bigint) END
+            WHEN min(n.run_at) > now() -- and not ELSE: there may be none
+            THEN greatest(1, (extract(epoch FROM min(n.run_at) - clock_timestamp()) * 1000000)::bigint) END
 FROM (VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)
 CROSS JOIN LATERAL (
     SELECT r.run_at

@@ -2,20 +2,20 @@
 //
 // # The state machine
 //
-//	                 INSERT
-//	                    │
-//	                    ▼        claim: attempts + 1, new fence, lease
-//	  ┌────────────► ready ─────────────────────────────────► running ──┐
-//	  │                                                         │  │  ▲ │ extend
-//	  │   retry     run_at later, attempt counts                │  │  └─┘
-//	  │   snooze    run_at later, attempt refunded              │  │
-//	  │   release   run_at kept, attempt counts                 │  │
-//	  │   return    run_at kept, attempt refunded               │  │
-//	  │   reap      run_at later, attempt counts                │  │
-//	  └─────────────────────────────────────────────────────────┘  │
-//	                                                               │
-//	    done, dead, cancelled; retry, release or reap              ▼
-//	    of the last attempt: dead                              finished
+//	               INSERT
+//	                  │
+//	                  ▼        claim: attempts + 1, new fence, lease
+//	┌────────────► ready ─────────────────────────────────► running ──┐
+//	│                                                         │  │  ▲ │ extend
+//	│   retry     run_at later, attempt counts                │  │  └─┘
+//	│   snooze    run_at later, attempt refunded              │  │
+//	│   release   run_at kept, attempt counts                 │  │
+//	│   return    run_at kept, attempt refunded               │  │
+//	│   reap      run_at later, attempt counts                │  │
+//	└─────────────────────────────────────────────────────────┘  │
+//	                                                             │
+//	  done, dead, cancelled; retry, release or reap              ▼
+//	  of the last attempt: dead                              finished
 //
 // ready and running are rows of the table jobs, told apart by status; "ready,
 // but only later" is called scheduled, or retrying after a failure. A job that

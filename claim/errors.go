@@ -2,9 +2,11 @@ package claim
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -55,11 +57,17 @@ func kindOf(err error) error {
 		switch server.Code {
 		case "25006": // read_only_sql_transaction
 			return ErrReadOnly
-		case "40001", "40P01", "55P03", "53300", "57P03", "57014":
-			// serialization failure, deadlock, lock not available, too many
-			// connections, starting up or in recovery, statement timeout
+		case "40001", "40P01", "55P03", "57P03", "57014":
+			// serialization failure, deadlock, lock not available, starting up
+			// or in recovery, statement timeout
 			return ErrTryAgain
 		case "57P01", "57P02", "57P04": // the backend was ended under us
+			return ErrUnknown
+		}
+		switch {
+		case strings.HasPrefix(server.Code, "53"): // too many connections, disk full, out of memory
+			return ErrTryAgain
+		case strings.HasPrefix(server.Code, "08"): // a pooler lost the server
 			return ErrUnknown
 		}
 		return nil
@@ -72,8 +80,8 @@ func kindOf(err error) error {
 	if errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return ErrUnknown
 	}
-	if errors.Is(err, pgx.ErrNoRows) || errors.Is(err, pgx.ErrTooManyRows) {
-		return nil
+	if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) {
+		return nil // the caller's transaction was over before: a mistake, and nothing was sent
 	}
 	// A connection that breaks in the middle shows up as io errors of many
 	// shapes. Whatever is not an error message of the server is not an answer.

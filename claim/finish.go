@@ -177,11 +177,17 @@ WITH l AS MATERIALIZED (
 ), kept AS (` + sqlKeep + `
 )
 SELECT EXISTS (SELECT FROM gone)
-    OR EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.id = $1::bigint AND f.fence = $2::bigint)`
+    OR EXISTS (SELECT FROM {{schema}}.finished AS f
+               WHERE f.id = $1::bigint AND f.fence = $2::bigint AND f.status = 'done')`
 
 // CompleteTx ends the claim as done when the caller's transaction commits. It
 // returns ErrLeaseLost, and has changed nothing, if the claim is over. A
-// second call under the same fence changes nothing and returns nil.
+// second call under the same fence changes nothing and returns nil, except in
+// a queue that keeps no done jobs.
+//
+// Above READ COMMITTED, call it first in the transaction: the extension of the
+// lease is a concurrent update, after which a transaction that began before it
+// gets a serialization failure.
 func (t *Table) CompleteTx(ctx context.Context, tx pgx.Tx, l Lease) error {
 	return completed(l, tx.QueryRow(ctx, t.sql(sqlComplete), l.ID, l.Fence))
 }

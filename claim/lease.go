@@ -27,11 +27,13 @@ WITH o AS MATERIALIZED (
 ), moved AS (
     UPDATE {{schema}}.jobs AS j SET lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'
     WHERE j.id = ANY (ARRAY(SELECT l.id FROM l))
-    RETURNING j.id
+    RETURNING j.id, j.fence
 )
 SELECT o.id, o.fence
 FROM o
-WHERE NOT EXISTS (SELECT FROM moved AS m WHERE m.id = o.id)
+-- With the fence: one process may hold a job under a new fence while it still
+-- asks for the old one.
+WHERE NOT EXISTS (SELECT FROM moved AS m WHERE m.id = o.id AND m.fence = o.fence)
   AND NOT EXISTS (SELECT FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence)
   -- Ended under this very fence: the claim is over, but nobody took it away.
   AND NOT EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence)`

@@ -18,8 +18,7 @@ type DB interface {
 // its own and may be used by any number of goroutines at once, each with a
 // connection of its own.
 type Table struct {
-	schema string // also the channel of its bells
-	sql    func(template string) string
+	sql func(template string) string // a statement, with the schema's name in it
 }
 
 // In returns the statements for the given schema.
@@ -29,7 +28,7 @@ func In(schema string) *Table {
 	for _, template := range statements {
 		filled[template] = quoted.Replace(template)
 	}
-	return &Table{schema: schema, sql: func(template string) string { return filled[template] }}
+	return &Table{sql: func(template string) string { return filled[template] }}
 }
 
 // statements lists every statement of the room, for In and for the test that

@@ -39,7 +39,8 @@ const sqlLock = `SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextexte
 // date it takes no lock and needs no right but to read the version.
 //
 // It is safe to call from many processes at once. When a table lock cannot be
-// had within a second it steps back and tries again, half a minute in all.
+// had within a second it steps back for a second and tries again, for about a
+// minute in all.
 func Up(ctx context.Context, conn *pgx.Conn, schema string) ([]Migration, error) {
 	if err := checkSchema(schema); err != nil {
 		return nil, fmt.Errorf("migrate up: %w", err)
@@ -105,14 +106,19 @@ func step(ctx context.Context, conn *pgx.Conn, schema string, do func(tx pgx.Tx,
 			return false, nil
 		}
 	}
+	// Whatever the role's default is: the version must be read as it is after
+	// the wait for the lock, not as it was before.
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 	for attempt := 1; ; attempt++ {
-		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		locked := false
+		err := pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockWait+"'"); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(ctx, sqlLock, schema); err != nil {
 				return fmt.Errorf("waiting for another migration to end: %w", err)
 			}
+			locked = true
 			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+ddlWait+"'"); err != nil {
 				return err
 			}
@@ -127,7 +133,7 @@ func step(ctx context.Context, conn *pgx.Conn, schema string, do func(tx pgx.Tx,
 			return did, nil
 		}
 		var server *pgconn.PgError
-		if !errors.As(err, &server) || server.Code != "55P03" || attempt == ddlAttempts {
+		if !locked || !errors.As(err, &server) || server.Code != "55P03" || attempt == ddlAttempts {
 			return false, err
 		}
 		select {

@@ -40,8 +40,11 @@ CREATE TABLE {{schema}}.jobs (
     CONSTRAINT jobs_fence CHECK (fence >= 0),
     -- The claim walks the five priorities by name: a sixth would never run.
     CONSTRAINT jobs_priority CHECK (priority BETWEEN -2 AND 2),
-    -- Finite and within what every client can hold.
+    -- Finite and within what every client can hold: a row that a worker cannot
+    -- read would spoil each claim that it is in.
     CONSTRAINT jobs_run_at CHECK (run_at >= '1970-01-01 00:00:00+00' AND run_at < '10000-01-01 00:00:00+00'),
+    CONSTRAINT jobs_created_at CHECK (created_at >= '1970-01-01 00:00:00+00' AND created_at < '10000-01-01 00:00:00+00'),
+    CONSTRAINT jobs_lease_until CHECK (lease_until >= '1970-01-01 00:00:00+00' AND lease_until < '10000-01-01 00:00:00+00'),
     CONSTRAINT jobs_queue CHECK (octet_length(queue) BETWEEN 1 AND 128),
     CONSTRAINT jobs_kind CHECK (octet_length(kind) BETWEEN 1 AND 128),
     CONSTRAINT jobs_worker_id CHECK (octet_length(worker_id) BETWEEN 1 AND 128),
@@ -122,21 +125,25 @@ CREATE FUNCTION {{schema}}.ring(queue text, due timestamptz DEFAULT '-infinity')
     LANGUAGE sql VOLATILE
 BEGIN ATOMIC
     SELECT pg_catalog.pg_notify({{channel}}, '1:'
-        || CASE WHEN due <= clock_timestamp() THEN 0 ELSE (extract(epoch FROM due) * 1000000)::bigint END
+        || CASE WHEN due > clock_timestamp()
+                -- No job is due later, and what is given by hand may be infinity.
+                THEN (extract(epoch FROM least(due, '9999-12-31 23:59:59+00')) * 1000000)::bigint ELSE 0 END
         || ':' || queue)
     WHERE octet_length(queue) BETWEEN 1 AND 128 AND pg_notification_queue_usage() <= 0.5;
 END;
 
 -- One bell per queue and INSERT statement, for its earliest job. SECURITY
--- DEFINER with a pinned search_path: a producer needs no right but INSERT.
+-- DEFINER with a pinned search_path: a producer needs no right but INSERT. The
+-- path names the schema, so that the quoted body need not: the name might
+-- contain the body's own quotes.
 CREATE FUNCTION {{schema}}.bell() RETURNS trigger
-    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, {{schema}}, pg_temp
 AS $bell$
 BEGIN
     -- A transaction that will be prepared for two-phase commit cannot notify.
     -- It says SET LOCAL fencepost.bell = off and leaves its jobs to polling.
     IF current_setting('fencepost.bell', true) IS DISTINCT FROM 'off' THEN
-        PERFORM {{schema}}.ring(queue, min(run_at)) FROM inserted GROUP BY queue;
+        PERFORM ring(queue, min(run_at)) FROM inserted GROUP BY queue;
     END IF;
     RETURN NULL;
 END
