@@ -143,7 +143,7 @@ func (a *agenda) plan() {
 		share := 1 - jitter + 2*jitter*a.spread()
 		a.tick = a.last.Add(time.Duration(share * float64(a.interval)))
 	}
-	if !a.lease.IsZero() && !a.failed {
+	if !a.lease.IsZero() {
 		end, soonest := a.lease.Add(leaseSlack), a.last.Add(a.guard)
 		if end.Before(soonest) {
 			end = soonest

@@ -240,7 +240,7 @@ func TestAgendaFullBatchesAreBounded(t *testing.T) {
 	now := time.Now()
 	end := now.Add(10 * time.Second)
 	ticks := 0
-	for s := a.step(now); now.Before(end); s = a.step(now) {
+	for s := a.step(now); now.Before(end) && ticks < 1000*burst; s = a.step(now) {
 		if s.tick {
 			ticks++
 			a.looked(now, Look{Again: true})

@@ -282,6 +282,31 @@ func TestStopWaitsForTheTickInFlightAndIsNotAFailure(t *testing.T) {
 	})
 }
 
+// A tick that the stop cancels may end before Run has seen the stop itself.
+func TestStopThatOnlyTheTickHasSeenIsNotAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		for range 30 { // a select between the two takes either
+			ctx, cancel := context.WithCancel(t.Context())
+			p := New(Config{
+				Tick: func(ctx context.Context) (Look, error) { <-ctx.Done(); return Look{}, ctx.Err() },
+				Wake: func(string) {
+					cancel()
+					time.Sleep(time.Second) // the tick ends meanwhile
+				},
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			p.Arm("a", time.Second)
+			if err := p.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if log.Len() > 0 {
+			t.Errorf("a stop is logged: %s", &log)
+		}
+	})
+}
+
 // TestNothingBlocksBesideRun calls everything from many goroutines at once,
 // with and without a loop that listens.
 func TestNothingBlocksBesideRun(t *testing.T) {
