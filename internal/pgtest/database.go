@@ -33,9 +33,8 @@ func New(t testing.TB, key string, prepare func(ctx context.Context, dsn string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash := sha256.Sum256([]byte(key))
-	template := fmt.Sprintf("fencepost_test_%x", hash[:8])
-	name := template + "_" + strings.ToLower(rand.Text()[:12])
+	template := templateName(key)
+	name := template + "_" + randomName()
 	dsn, err := withDatabase(server, name)
 	if err != nil {
 		t.Fatal(err)
@@ -44,13 +43,7 @@ func New(t testing.TB, key string, prepare func(ctx context.Context, dsn string)
 		t.Fatalf("make a test database: %v", err)
 	}
 	t.Cleanup(func() {
-		// t's own context has ended by now.
-		ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
-		defer cancel()
-		err := onServer(ctx, server, func(conn *pgx.Conn) error {
-			return run(ctx, conn, "DROP DATABASE IF EXISTS "+quote(name)+" WITH (FORCE)")
-		})
-		if err != nil {
+		if err := drop(server, name); err != nil {
 			t.Errorf("drop the test database: %v", err)
 		}
 	})
@@ -101,6 +94,22 @@ func onServer(ctx context.Context, server string, do func(*pgx.Conn) error) erro
 		return err
 	}
 	return errors.Join(do(conn), conn.Close(ctx))
+}
+
+func templateName(key string) string {
+	hash := sha256.Sum256([]byte(key))
+	return fmt.Sprintf("fencepost_test_%x", hash[:8])
+}
+
+func randomName() string { return strings.ToLower(rand.Text()[:12]) }
+
+// drop has a context of its own: those of tests have ended by then.
+func drop(server, name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
+	defer cancel()
+	return onServer(ctx, server, func(conn *pgx.Conn) error {
+		return run(ctx, conn, "DROP DATABASE IF EXISTS "+quote(name)+" WITH (FORCE)")
+	})
 }
 
 func create(ctx context.Context, server, template, name string, prepare func(context.Context, string) error) error {
