@@ -23,7 +23,7 @@ func (l *loop) farewell(callers <-chan struct{}) error {
 	if len(unstored) > 0 {
 		left = append(left, "outcomes not stored: "+jobs(unstored))
 	}
-	if !ended(callers) {
+	if !allBack(callers) {
 		left = append(left, "a call of the store has not returned")
 	}
 	if len(left) == 0 {
@@ -36,8 +36,8 @@ func (l *loop) farewell(callers <-chan struct{}) error {
 	return err
 }
 
-// ended waits for each of the callers, as long as leavingTime.
-func ended(callers <-chan struct{}) bool {
+// allBack waits for each of the callers, as long as leavingTime.
+func allBack(callers <-chan struct{}) bool {
 	patience := time.NewTimer(leavingTime)
 	defer patience.Stop()
 	for range cap(callers) {

@@ -131,7 +131,7 @@ func (l *leases) extended(now, sent time.Time, asked, lost []claim.Lease, err er
 		for _, lease := range lost {
 			if h := l.held[lease]; h != nil && !h.lost {
 				h.lost = true
-				if h.running {
+				if h.running && !h.lapsed {
 					cancel = append(cancel, h)
 				}
 			}

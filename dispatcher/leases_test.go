@@ -1,0 +1,318 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost-go/fencepost/claim"
+)
+
+// Each case is a script. The lease is 12 s, so a lease is extended when it is
+// 4 s old, and goes along with others from 2 s on; an extension may take 4 s.
+// Times count from the beginning; pauses after failures have no jitter.
+//
+//	add 1           claimed just now, its handler runs
+//	add 1 6s        and is stuck when it still runs 6 s from now
+//	end 1           the handler has returned
+//	drop 1          its outcome is stored
+//	at 4s           what is due then, and when to look again
+//	back            the extension is back; back lost 1, back !err
+//	failing
+var leaseScripts = map[string]string{
+	"extended every third of the lease, counted from when the extension was sent": `
+		add 1
+		at 0s     => next 4s
+		at 3.9s   => next 4s
+		at 4s     => extend 1 next 12s
+		at 5s     => next 12s
+		back      =>
+		at 5s     => next 8s
+		at 8s     => extend 1 next 16s
+	`,
+	"leases that are soon to be extended go along": `
+		add 1
+		at 1s     => next 4s
+		add 2
+		at 2.5s   => next 4s
+		add 3
+		at 4s     => extend 1 2 next 12s
+		back      =>
+		at 4s     => next 6.5s
+		at 6.5s   => extend 1 2 3 next 14.5s
+	`,
+	"a lease that runs out is told before the extension that comes too late (SIGSTOP)": `
+		add 1
+		at 0s     => next 4s
+		at 30s    => lapsed 1 extend 1
+		back lost 1 =>
+		at 30s    =>
+	`,
+	"a lease runs out while an extension hangs": `
+		add 1
+		at 4s     => extend 1 next 12s
+		at 8s     => next 12s
+		at 12s    => lapsed 1
+		at 13s    =>
+		back !err =>
+		at 13s    => next 13.1s
+		at 13.1s  => extend 1
+	`,
+	"a failed extension is repeated, paced": `
+		add 1
+		at 4s     => extend 1 next 12s
+		back !err =>
+		at 4s     => next 4.1s
+		at 4.1s   => extend 1 next 12s
+		back !err =>
+		at 4.1s   => next 4.3s
+		at 4.3s   => extend 1 next 12s
+		back      =>
+		at 4.3s   => next 8.3s
+	`,
+	"a lease under another fence: its handler is cancelled, nothing more is extended": `
+		add 1
+		add 2
+		at 4s     => extend 1 2 next 12s
+		back lost 2 => cancel 2
+		at 4s     => next 8s
+		at 8s     => extend 1 next 16s
+		back      =>
+		at 20s    => lapsed 1 extend 1
+	`,
+	"a lost lease whose handler has returned cancels nobody": `
+		add 1
+		at 4s     => extend 1 next 12s
+		end 1
+		back lost 1 =>
+		at 4s     =>
+	`,
+	"extended until the outcome is stored, not until the handler returns (B56)": `
+		add 1
+		at 1s     => next 4s
+		end 1
+		at 4s     => extend 1
+		back      =>
+		at 8s     => extend 1
+		back      =>
+		drop 1
+		at 8s     => rest
+		back      =>
+		at 12s    =>
+	`,
+	"a stuck handler is told once and its lease is let go (B70)": `
+		add 1 6s
+		at 0s     => next 4s
+		at 4s     => extend 1 next 6s
+		back      =>
+		at 6s     => stuck 1
+		at 20s    =>
+		end 1
+		drop 1
+		at 20s    => rest
+	`,
+	"a handler that returns in time is never stuck": `
+		add 1 6s
+		end 1
+		at 6s     => extend 1
+	`,
+	"no timeout, never stuck (B68)": `
+		add 1
+		at 4s     => extend 1 next 12s
+		back      =>
+		at 8s     => extend 1 next 16s
+		back      =>
+		at 12s    => extend 1 next 20s
+	`,
+	"rest only after an extension, and only once nothing is in hand": `
+		add 1
+		end 1
+		drop 1
+		at 1s     => next 4s
+		add 2
+		at 5s     => extend 2 next 13s
+		drop 2
+		at 5s     =>
+		back      =>
+		at 5s     => rest
+		add 3
+		at 9s     => next 17s
+		back      =>
+		at 9s     => extend 3 next 17s
+	`,
+	"failing while leases in hand cannot be extended (B61)": `
+		add 1
+		failing   => false
+		at 4s     => extend 1 next 12s
+		failing   => false
+		back !err =>
+		failing   => true
+		at 5s     => extend 1 next 12s
+		failing   => true
+		back      =>
+		failing   => false
+	`,
+	"an extension that hangs counts as failing": `
+		add 1
+		at 4s     => extend 1 next 12s
+		at 8s     => next 12s
+		failing   => true
+		back      =>
+		failing   => false
+	`,
+	"not failing once nothing is left that could show the contrary": `
+		add 1
+		add 2 6s
+		at 4s     => extend 1 2 next 6s
+		back !err =>
+		failing   => true
+		end 1
+		drop 1
+		failing   => true
+		at 6s     => stuck 2
+		failing   => false
+	`,
+}
+
+func TestLeases(t *testing.T) {
+	for name, script := range leaseScripts {
+		t.Run(name, func(t *testing.T) {
+			s := newLeaseScript()
+			for line := range strings.Lines(script) {
+				do, want, _ := strings.Cut(strings.TrimSpace(line), "=>")
+				if do = strings.TrimSpace(do); do == "" {
+					continue
+				}
+				if got, want := s.do(do), strings.TrimSpace(want); got != want {
+					t.Fatalf("%s => %s\nwant %s\nin:\n%s", do, got, want, script)
+				}
+			}
+		})
+	}
+}
+
+type leaseScript struct {
+	leases *leases
+	begin  time.Time
+	now    time.Time
+	sent   time.Time
+	asked  []claim.Lease
+}
+
+func newLeaseScript() *leaseScript {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &leaseScript{leases: newLeases(12 * time.Second), begin: begin, now: begin}
+	s.leases.pace.curve.Jitter = -1
+	return s
+}
+
+func (s *leaseScript) do(line string) string {
+	words := strings.Fields(line)
+	var lease claim.Lease
+	if len(words) > 1 {
+		lease.ID, _ = strconv.ParseInt(words[len(words)-1], 10, 64)
+	}
+	switch words[0] {
+	case "add":
+		lease.ID, _ = strconv.ParseInt(words[1], 10, 64)
+		h := &held{lease: lease, since: s.now, running: true}
+		if len(words) > 2 {
+			d, _ := time.ParseDuration(words[2])
+			h.stuckAt = s.now.Add(d)
+		}
+		s.leases.add(h)
+	case "end":
+		s.leases.held[lease].running = false
+	case "drop":
+		s.leases.drop(lease)
+	case "failing":
+		return fmt.Sprint(s.leases.failing(s.now))
+	case "at":
+		d, err := time.ParseDuration(words[1])
+		if err != nil {
+			panic(err)
+		}
+		s.now = s.begin.Add(d)
+		return s.due()
+	case "back":
+		var err error
+		var lost []claim.Lease
+		if line == "back !err" {
+			err = errors.New("no")
+		} else if len(words) > 1 {
+			lost = []claim.Lease{lease}
+		}
+		return ids("cancel", s.leases.extended(s.now, s.sent, s.asked, lost, err))
+	default:
+		panic(line)
+	}
+	return ""
+}
+
+func (s *leaseScript) due() string {
+	d := s.leases.due(s.now)
+	said := []string{ids("lapsed", d.lapsed), ids("stuck", d.stuck)}
+	if len(d.extend) > 0 {
+		var extend []*held
+		for _, l := range d.extend {
+			extend = append(extend, &held{lease: l})
+		}
+		said = append(said, ids("extend", extend))
+	}
+	if d.rest {
+		said = append(said, "rest")
+	}
+	if d.rest || len(d.extend) > 0 {
+		s.sent, s.asked = s.now, d.extend
+	}
+	if !s.leases.look.IsZero() {
+		if !s.leases.look.After(s.now) {
+			return "looks again without end"
+		}
+		said = append(said, "next "+s.leases.look.Sub(s.begin).String())
+	}
+	return strings.Join(strings.Fields(strings.Join(said, " ")), " ")
+}
+
+func ids(what string, held []*held) string {
+	if len(held) == 0 {
+		return ""
+	}
+	var ids []int64
+	for _, h := range held {
+		ids = append(ids, h.lease.ID)
+	}
+	slices.Sort(ids)
+	return what + " " + strings.Trim(fmt.Sprint(ids), "[]")
+}
+
+func TestStopPhases(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.Second))) }
+	type moment struct {
+		at   float64
+		want phase
+	}
+	for name, test := range map[string]struct {
+		stop    stop
+		moments []moment
+	}{
+		"not begun":                     {stop{soft: 1, hard: 1}, []moment{{0, working}, {1e6, working}}},
+		"hurried, but not begun":        {stop{soft: 1, hard: 1, hurried: at(0)}, []moment{{0, working}, {1e6, working}}},
+		"soft, hard, storing":           {stop{soft: 20 * time.Second, hard: 5 * time.Second, begun: at(10)}, []moment{{9, working}, {10, draining}, {29.9, draining}, {30, cancelling}, {34.9, cancelling}, {35, storing}, {38.9, storing}, {39, over}}},
+		"hurried while draining":        {stop{soft: 20 * time.Second, hard: 5 * time.Second, begun: at(10), hurried: at(12)}, []moment{{12, cancelling}, {17, storing}, {21, over}}},
+		"hurried before":                {stop{soft: 20 * time.Second, hard: 5 * time.Second, begun: at(10), hurried: at(3)}, []moment{{9.9, working}, {10, cancelling}, {15, storing}}},
+		"hurried when it makes no odds": {stop{soft: 20 * time.Second, hard: 5 * time.Second, begun: at(10), hurried: at(33)}, []moment{{32, cancelling}, {34.9, cancelling}, {35, storing}}},
+		"no patience":                   {stop{begun: at(10)}, []moment{{9.9, working}, {10, storing}, {14, over}}},
+	} {
+		for _, m := range test.moments {
+			if got := test.stop.phase(at(m.at)); got != m.want {
+				t.Errorf("%s: phase %d after %v s, want %d", name, got, m.at, m.want)
+			}
+		}
+	}
+}
