@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost-go/fencepost/internal/faultproxy"
@@ -18,6 +19,7 @@ import (
 const (
 	patience = 60 * time.Second // longest wait for an event that must come
 	soon     = 4 * time.Second  // what "promptly" allows, on a loaded machine too
+	half     = time.Second / 2  // a limit for a proof that is to fail soon, and not by chance
 )
 
 // ear is a Listener under test, and everything it said.
@@ -222,6 +224,22 @@ func wait[T any](t *testing.T, events <-chan T, what string) T {
 func database(t *testing.T) string {
 	t.Helper()
 	return pgtest.New(t, "notify", func(context.Context, string) error { return nil })
+}
+
+// drain forgets the events so far.
+func drain[T any](events <-chan T) {
+	for len(events) > 0 {
+		<-events
+	}
+}
+
+// fastPolicy is a pace for tests of many attempts.
+func fastPolicy() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(time.Millisecond),
+		backoff.WithMaxInterval(time.Millisecond),
+		backoff.WithMaxElapsedTime(0),
+	)
 }
 
 // logBuffer is a buffer for a logger of several goroutines.
