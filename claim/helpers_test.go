@@ -68,6 +68,16 @@ func (b *bench) with(table *claim.Table) *bench {
 	return &other
 }
 
+// fresh returns the bench for the next case of a test, without jobs. Cases
+// share a database because making one takes longer than most of them.
+func (b *bench) fresh(t testing.TB) *bench {
+	t.Helper()
+	other := *b
+	other.t = t
+	other.exec("TRUNCATE {{schema}}.jobs, {{schema}}.finished, {{schema}}.queues")
+	return &other
+}
+
 // connect opens one more connection.
 func (b *bench) connect() *pgx.Conn { return pgtest.Conn(b.t, b.dsn) }
 

@@ -102,6 +102,8 @@ func TestTwoClaimsNeverShareAJob(t *testing.T) {
 	t.Parallel()
 	unlocked := []string{"\n            FOR NO KEY UPDATE SKIP LOCKED", ""}
 	unchecked := []string{"\n  AND j.status = 'ready'\nRETURNING", "\nRETURNING"}
+	b := setUp(t)
+	second := b.connect()
 	for name, test := range map[string]struct {
 		edits []string
 		twice bool
@@ -112,15 +114,14 @@ func TestTwoClaimsNeverShareAJob(t *testing.T) {
 		"neither (broken)": {append(unlocked, unchecked...), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := setUp(t)
+			b := b.fresh(t)
 			b.insert(1)
 			first := b.open()
 			mine, err := b.Claim(b.ctx, first, claim.Request{Queue: queue, Limit: 1}, lease, "first")
 			if err != nil || len(mine.Rows) != 1 {
 				t.Fatal(mine, err)
 			}
-			second, mutant := b.connect(), claim.Mutant(t, schema, claim.SQLClaim, test.edits...)
+			mutant := claim.Mutant(t, schema, claim.SQLClaim, test.edits...)
 			waiting := answerOrWait(b, func() (claim.Claimed, error) {
 				return mutant.Claim(b.ctx, second, claim.Request{Queue: queue, Limit: 1}, lease, "second")
 			})
@@ -147,6 +148,8 @@ func TestClaimTakesNoMoreThanItsLimit(t *testing.T) {
 		"j.id = ANY (ARRAY(", "j.id IN (SELECT q.id FROM (",
 		"LIMIT $3::bigint))", "LIMIT $3::bigint) AS q)",
 	}
+	healthy := setUp(t)
+	healthy.exec("ALTER TABLE {{schema}}.jobs SET (autovacuum_enabled = off)")
 	for name, test := range map[string]struct {
 		edits []string
 		more  bool
@@ -156,10 +159,7 @@ func TestClaimTakesNoMoreThanItsLimit(t *testing.T) {
 		"LIMIT only per row": {[]string{"\n        LIMIT $3::bigint))", "))"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := setUp(t)
-			b = b.with(claim.Mutant(t, schema, claim.SQLClaim, test.edits...))
-			b.exec("ALTER TABLE {{schema}}.jobs SET (autovacuum_enabled = off)")
+			b := healthy.fresh(t).with(claim.Mutant(t, schema, claim.SQLClaim, test.edits...))
 			b.exec("INSERT INTO {{schema}}.jobs (kind, priority) SELECT 'test', n % 5 - 2 FROM generate_series(1, $1::int) AS n", jobs)
 
 			var mu sync.Mutex

@@ -119,6 +119,7 @@ func TestShortClaimTellsWhatComesNext(t *testing.T) {
 		none  = time.Duration(-1)
 		three = "INSERT INTO {{schema}}.jobs (kind) VALUES ('test'), ('test'), ('test');"
 	)
+	b := setUp(t)
 	for name, test := range map[string]struct {
 		sql   string
 		kinds []string
@@ -139,8 +140,7 @@ func TestShortClaimTellsWhatComesNext(t *testing.T) {
 			SET status = 'running', attempts = 1, worker_id = 'w', lease_until = clock_timestamp()`, nil, 5, 0, none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := setUp(t)
+			b := b.fresh(t)
 			if _, err := b.conn.PgConn().Exec(b.ctx, named(test.sql, schema)).ReadAll(); err != nil {
 				t.Fatal(err)
 			}
@@ -192,24 +192,14 @@ func TestReferenceDoesNotHoldUpAClaim(t *testing.T) {
 	if _, err := note.Exec(b.ctx, "INSERT INTO note SELECT id FROM fencepost.jobs"); err != nil {
 		t.Fatal(err)
 	}
+	mutant := b.with(claim.Mutant(t, schema, claim.SQLClaim, "FOR NO KEY UPDATE", "FOR UPDATE"))
+	if rows := mutant.take(1, lease); len(rows) != 0 {
+		t.Error("the test does not see what FOR NO KEY UPDATE is for")
+	}
 	if rows := b.take(1, lease); len(rows) != 1 {
 		t.Error("the job was not claimed")
 	}
 	b.rollback(note)
-
-	// The guard: FOR UPDATE instead of FOR NO KEY UPDATE.
-	mutant := setUp(t)
-	mutant = mutant.with(claim.Mutant(t, schema, claim.SQLClaim, "FOR NO KEY UPDATE", "FOR UPDATE"))
-	mutant.insert(1)
-	mutant.exec("CREATE TABLE note (job bigint REFERENCES {{schema}}.jobs)")
-	note = mutant.open()
-	if _, err := note.Exec(b.ctx, "INSERT INTO note SELECT id FROM fencepost.jobs"); err != nil {
-		t.Fatal(err)
-	}
-	if rows := mutant.take(1, lease); len(rows) != 0 {
-		t.Error("the test does not see what FOR NO KEY UPDATE is for")
-	}
-	mutant.rollback(note)
 }
 
 // scheduled inserts one job that is due later.

@@ -1,0 +1,281 @@
+package claim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fencepost-go/fencepost/claim"
+)
+
+// B59: a claim that its holder ends while it is being reaped has one outcome,
+// whichever commits first, and the loser is told.
+func TestReapAgainstFinish(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	request := claim.TickRequest{Queues: []string{queue}, Reap: true, Own: "own", Token: "token"}
+	for _, verb := range verbs {
+		t.Run("finish first, "+string(verb), func(t *testing.T) {
+			b := b.fresh(t)
+			b.insert(1)
+			row := b.takeOne(over)
+			tx := b.open()
+			results, err := b.Finish(b.ctx, tx, []claim.Outcome{{Lease: row.Lease(), Verb: verb}})
+			if err != nil || results[0] != claim.Stored {
+				t.Fatal(results, err)
+			}
+			if reaped := b.tick().Reaped; reaped != 0 {
+				t.Error("reaped although its holder was ending it")
+			}
+			b.commit(tx)
+			after := b.dump()
+			if reaped := b.tick().Reaped; reaped != 0 || b.dump() != after {
+				t.Error("reaped after its holder had ended it")
+			}
+		})
+		t.Run("reap first, "+string(verb), func(t *testing.T) {
+			b := b.fresh(t)
+			b.insert(1)
+			row := b.takeOne(over)
+			tx := b.open()
+			if ticked, err := b.Tick(b.ctx, tx, request); err != nil || ticked.Reaped != 1 {
+				t.Fatal(ticked, err)
+			}
+			b.finish(claim.Busy, claim.Outcome{Lease: row.Lease(), Verb: verb})
+			b.commit(tx)
+			after := b.dump()
+			b.finish(claim.Lost, claim.Outcome{Lease: row.Lease(), Verb: verb})
+			if b.dump() != after {
+				t.Error("the late outcome changed the job")
+			}
+		})
+	}
+}
+
+// The last attempt is reaped as dead under another fence than the dead
+// worker's, or its late outcome would be taken for the stored one.
+func TestLateOutcomeOfAReapedLastAttemptIsLost(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	for name, test := range map[string]struct {
+		edits []string
+		want  claim.Result
+	}{
+		"as it is":          {nil, claim.Lost},
+		"dead worker's own": {[]string{"j.fence + 1 AS fence", "j.fence"}, claim.Stored},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := b.fresh(t).with(claim.Mutant(t, schema, claim.SQLTick, test.edits...))
+			b.insertOne("max_attempts", "1")
+			row := b.takeOne(over)
+			b.tick()
+			expect(b, "dead", "SELECT status FROM {{schema}}.finished")
+			b.finish(test.want, claim.Outcome{Lease: row.Lease(), Verb: claim.Done})
+		})
+	}
+}
+
+// B55: between the reaper's look and its write the worker extends its lease,
+// or another worker has the job already. The row's lock, and a second look at
+// the lease under it, leave such a job alone; the others are reaped.
+func TestReaperLeavesAloneWhatHasMoved(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	for name, test := range map[string]struct {
+		edits []string
+		waits bool // for the row
+		harms bool
+	}{
+		"as it is":  {nil, false, false},
+		"waits":     {[]string{"FOR UPDATE SKIP LOCKED\n), back", "FOR UPDATE\n), back"}, true, false},
+		"by id":     {[]string{"FOR UPDATE SKIP LOCKED\n), back", "\n), back"}, true, true},
+		"unchecked": {[]string{"AND j.lease_until < (SELECT clock_timestamp())\n    ORDER", "\n    ORDER"}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := b.fresh(t).with(claim.Mutant(t, schema, claim.SQLTick, test.edits...))
+			b.insert(3)
+			rows := b.take(3, over)
+			alive, again, dead := rows[0], rows[1], rows[2]
+			if name == "unchecked" {
+				if _, err := b.Extend(b.ctx, b.conn, []claim.Lease{alive.Lease()}, time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+			holder := b.open()
+			if _, err := b.Extend(b.ctx, holder, []claim.Lease{alive.Lease()}, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			// Handed back and claimed again, in one transaction.
+			if _, err := b.Finish(b.ctx, holder, []claim.Outcome{{Lease: again.Lease(), Verb: claim.Release}}); err != nil {
+				t.Fatal(err)
+			}
+			if c, err := b.Claim(b.ctx, holder, claim.Request{Queue: queue, Limit: 1}, lease, "successor"); err != nil || len(c.Rows) != 1 {
+				t.Fatal(c, err)
+			}
+			reaper := b.connect()
+			reaping := answerOrWait(b, func() (claim.Ticked, error) {
+				return b.Tick(b.ctx, reaper, claim.TickRequest{Queues: []string{queue}, Reap: true, Own: "own", Token: "token"})
+			})
+			waited := len(reaping) == 0
+			b.commit(holder)
+			if reaped := <-reaping; reaped.err != nil {
+				t.Fatal(reaped.err)
+			}
+			if waited != test.waits {
+				t.Errorf("waited for the row: %v, want %v", waited, test.waits)
+			}
+			b.tick()
+			harmed := ask[int64](b, "SELECT count(*) FROM {{schema}}.jobs WHERE id <> $1::bigint AND status <> 'running'", dead.ID) > 0
+			if harmed != test.harms {
+				t.Errorf("took a job from its live worker: %v, want %v", harmed, test.harms)
+			}
+			expect(b, "ready", "SELECT status FROM {{schema}}.jobs WHERE id = $1::bigint", dead.ID)
+		})
+	}
+}
+
+// An outcome that is sent again, because its answer was lost, is stored once
+// and reported as stored both times.
+func TestFinishTwice(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	for _, verb := range []claim.Verb{claim.Done, claim.Dead, claim.Cancelled} {
+		b.insert(1)
+		row := b.takeOne(lease)
+		b.finish(claim.Stored, claim.Outcome{Lease: row.Lease(), Verb: verb})
+		after := b.dump()
+		b.finish(claim.Stored, claim.Outcome{Lease: row.Lease(), Verb: verb})
+		if b.dump() != after {
+			t.Errorf("the second %s changed something", verb)
+		}
+		// Ended, but not taken away.
+		if lost, err := b.Extend(b.ctx, b.conn, []claim.Lease{row.Lease()}, lease); err != nil || len(lost) != 0 {
+			t.Errorf("extension after %s: lost %v, %v", verb, lost, err)
+		}
+	}
+}
+
+// A job that completes in an open transaction of its handler is not reaped and
+// not reported lost, and holds up neither the extension, the outcomes nor the
+// reaping of others.
+func TestOpenCompleteTx(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	for _, end := range []string{"commit", "rollback"} {
+		t.Run(end, func(t *testing.T) {
+			b := b.fresh(t)
+			b.insert(4)
+			rows := b.take(4, over)
+			completing, alive, ending := rows[0], rows[1], rows[2]
+			tx := b.open()
+			if err := b.CompleteTx(b.ctx, tx, completing.Lease()); err != nil {
+				t.Fatal(err)
+			}
+			lost, err := b.Extend(b.ctx, b.conn, []claim.Lease{completing.Lease(), alive.Lease()}, time.Hour)
+			if err != nil || len(lost) != 0 {
+				t.Errorf("extension: lost %v, %v", lost, err)
+			}
+			expect(b, true, "SELECT lease_until > clock_timestamp() FROM {{schema}}.jobs WHERE id = $1::bigint", alive.ID)
+			results, err := b.Finish(b.ctx, b.conn, []claim.Outcome{
+				{Lease: completing.Lease(), Verb: claim.Done}, {Lease: ending.Lease(), Verb: claim.Done},
+			})
+			if got := fmt.Sprint(results); err != nil || got != "[busy stored]" {
+				t.Errorf("outcomes: %s, %v", got, err)
+			}
+			if reaped := b.tick().Reaped; reaped != 1 {
+				t.Errorf("reaped %d jobs, want the one whose lease is over and whose row is free", reaped)
+			}
+			expect(b, completing.Fence, "SELECT fence FROM {{schema}}.jobs WHERE id = $1::bigint", completing.ID)
+
+			if end == "commit" {
+				b.commit(tx)
+			} else {
+				b.rollback(tx)
+			}
+			lost, err = b.Extend(b.ctx, b.conn, []claim.Lease{completing.Lease()}, time.Hour)
+			if err != nil || len(lost) != 0 {
+				t.Errorf("extension after the %s: lost %v, %v", end, lost, err)
+			}
+			if end == "rollback" {
+				expect(b, true, "SELECT lease_until > clock_timestamp() FROM {{schema}}.jobs WHERE id = $1::bigint", completing.ID)
+			}
+			// A second completion, and the outcome that follows, find it done.
+			tx = b.open()
+			if err := b.CompleteTx(b.ctx, tx, completing.Lease()); err != nil {
+				t.Error(err)
+			}
+			b.commit(tx)
+			b.finish(claim.Stored, claim.Outcome{Lease: completing.Lease(), Verb: claim.Done})
+			expect(b, int64(1), "SELECT count(*) FROM {{schema}}.finished WHERE id = $1::bigint", completing.ID)
+		})
+	}
+}
+
+// The guard of the test above: statements that wait for the row time out, and
+// everybody else's lease with them.
+func TestSkippingIsWhatKeepsOthersGoing(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	b.insert(2)
+	rows := b.take(2, over)
+	tx := b.open()
+	if err := b.CompleteTx(b.ctx, tx, rows[0].Lease()); err != nil {
+		t.Fatal(err)
+	}
+	for name, mutant := range map[string]*claim.Table{
+		"extend": claim.Mutant(t, schema, claim.SQLExtend, " SKIP LOCKED", ""),
+		"finish": claim.Mutant(t, schema, claim.SQLFinish, " SKIP LOCKED", ""),
+		"tick":   claim.Mutant(t, schema, claim.SQLTick, " SKIP LOCKED", ""),
+	} {
+		var err error
+		switch b := b.with(mutant); name {
+		case "extend":
+			_, err = b.Extend(b.ctx, b.conn, []claim.Lease{rows[0].Lease(), rows[1].Lease()}, lease)
+		case "finish":
+			_, err = b.Finish(b.ctx, b.conn, []claim.Outcome{{Lease: rows[0].Lease(), Verb: claim.Done}})
+		case "tick":
+			_, err = b.Tick(b.ctx, b.conn, claim.TickRequest{Queues: []string{queue}, Reap: true, Own: "own", Token: "token"})
+		}
+		if err == nil {
+			t.Errorf("%s: the test does not see what SKIP LOCKED is for", name)
+		}
+	}
+	expect(b, true, "SELECT bool_and(lease_until < clock_timestamp()) FROM {{schema}}.jobs")
+	b.rollback(tx)
+}
+
+// CompleteTx waits for whoever holds the row, and looks at the fence again
+// afterwards.
+func TestCompleteTxLooksAgainAfterAWait(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	for verb, lost := range map[claim.Verb]bool{claim.Retry: true, claim.Dead: true, "": false} {
+		t.Run("held by "+string(verb), func(t *testing.T) {
+			b := b.fresh(t)
+			b.insert(1)
+			row := b.takeOne(lease)
+			holder, tx := b.open(), b.open()
+			var err error
+			if verb == "" {
+				err = b.Progress(b.ctx, holder, row.Lease(), json.RawMessage(`1`))
+			} else {
+				_, err = b.Finish(b.ctx, holder, []claim.Outcome{{Lease: row.Lease(), Verb: verb}})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			completing := answerOrWait(b, func() (struct{}, error) {
+				return struct{}{}, b.CompleteTx(b.ctx, tx, row.Lease())
+			})
+			if len(completing) > 0 {
+				t.Error("did not wait")
+			}
+			b.commit(holder)
+			if err := (<-completing).err; isLost(err) != lost || err != nil && !lost {
+				t.Errorf("got %v", err)
+			}
+			b.commit(tx)
+		})
+	}
+}
