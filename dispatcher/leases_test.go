@@ -136,7 +136,7 @@ var leaseScripts = map[string]string{
 		add 2
 		at 5s     => extend 2 next 13s
 		drop 2
-		at 5s     =>
+		at 5s     => next 13s
 		back      =>
 		at 5s     => rest
 		add 3
