@@ -1,0 +1,578 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost-go/fencepost/claim"
+	"github.com/fencepost-go/fencepost/dispatcher"
+)
+
+// These tests run on the fake clock of synctest: time passes only while
+// everything waits, so each duration in them is exact.
+
+// pass lets time go by and everything that is due in it happen.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// sleeper is a handler that works for d, unless its context ends.
+func sleeper(d time.Duration) func(context.Context, claim.Row) error {
+	return func(ctx context.Context, _ claim.Row) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func wantVerbs(t *testing.T, tb *table, id int64, want ...claim.Verb) {
+	t.Helper()
+	if got := tb.verbs(id); !slices.Equal(got, want) {
+		t.Errorf("job %d: outcomes %v, want %v", id, got, want)
+	}
+}
+
+func TestALoneOutcomeIsStoredAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		id := tb.insert("q", "k", 1)
+		w := start(t, &store{table: tb}, dispatcher.Config{Handle: sleeper(0)})
+		synctest.Wait()
+		pass(1) // the handler's own timer
+		wantVerbs(t, tb, id, claim.Done)
+		w.mustStop()
+	})
+}
+
+func TestNothingIsClaimedBeforeAWakeUpAndUnknownQueuesAreIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		w := start(t, &store{table: tb}, dispatcher.Config{Handle: sleeper(0)})
+		pass(time.Second)
+		before := tb.claims
+		tb.insert("q", "k", 1)
+		w.Wake("other")
+		pass(time.Hour)
+		if tb.claims != before {
+			t.Errorf("%d claims without a wake-up", tb.claims-before)
+		}
+		w.Wake("q")
+		pass(1)
+		if len(tb.stored()) != 1 {
+			t.Error("woken, but the job was not run")
+		}
+		w.mustStop()
+	})
+}
+
+// B48: a wake-up that finds no free slot is not thrown away.
+func TestAWakeUpWithoutAFreeSlotIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		var starts []time.Duration
+		begin := time.Now()
+		w := start(t, &store{table: tb}, dispatcher.Config{
+			Queues: []dispatcher.Queue{{Name: "q", Slots: 1}},
+			Handle: func(ctx context.Context, row claim.Row) error {
+				starts = append(starts, time.Since(begin))
+				return sleeper(3*time.Second)(ctx, row)
+			},
+		})
+		pass(time.Second)
+		tb.insert("q", "k", 1)
+		w.Wake("q") // idle
+		pass(time.Second)
+		tb.insert("q", "k", 1)
+		w.Wake("q") // the one slot is taken
+		pass(10 * time.Second)
+		if want := []time.Duration{time.Second, 4 * time.Second}; !slices.Equal(starts, want) {
+			t.Errorf("started at %v, want %v", starts, want)
+		}
+		w.mustStop()
+	})
+}
+
+func TestShortClaimsTellWhenTheNextJobIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		id := tb.insert("q", "k", 1)
+		var told []time.Duration
+		w := start(t, &store{table: tb}, dispatcher.Config{
+			Handle: func(context.Context, claim.Row) error { return dispatcher.Snooze(time.Minute) },
+			Short:  func(_ string, next time.Duration) { told = append(told, next) },
+		})
+		synctest.Wait()
+		w.Wake("q")
+		pass(time.Second)
+		if len(told) == 0 || told[0] != time.Minute {
+			t.Errorf("told %v", told)
+		}
+		wantVerbs(t, tb, id, claim.Snooze)
+		w.mustStop()
+	})
+}
+
+// B69: the context ends with the timeout, the slot with the handler.
+func TestATimeoutEndsTheContextNotTheSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		first := tb.insert("q", "slow", 1)
+		second := tb.insert("q", "k", 1)
+		var cause error
+		var ended, started time.Duration
+		begin := time.Now()
+		w := start(t, &store{table: tb}, dispatcher.Config{
+			Queues:  []dispatcher.Queue{{Name: "q", Slots: 1}},
+			Timeout: func(kind string) time.Duration { return map[string]time.Duration{"slow": time.Second}[kind] },
+			Handle: func(ctx context.Context, row claim.Row) error {
+				if row.Kind != "slow" {
+					started = time.Since(begin)
+					return nil
+				}
+				<-ctx.Done()
+				ended, cause = time.Since(begin), context.Cause(ctx)
+				<-time.After(2 * time.Second) // three times its limit
+				return ctx.Err()
+			},
+		})
+		pass(time.Minute)
+		if !errors.Is(cause, dispatcher.ErrTimeout) || ended != time.Second {
+			t.Errorf("context ended after %v by %v", ended, cause)
+		}
+		if started != 3*time.Second {
+			t.Errorf("the second job started after %v, want when the first had returned", started)
+		}
+		wantVerbs(t, tb, first, claim.Retry)
+		wantVerbs(t, tb, second, claim.Done)
+		if text := tb.stored()[0].Error; text != "job timed out after 1s: context deadline exceeded" {
+			t.Errorf("error text %q", text)
+		}
+		w.mustStop()
+	})
+}
+
+// B70: handlers that ignore their timeout are named, their leases run out, and
+// spares take their place, up to the cap.
+func TestStuckHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		tb.insert("q", "stuck", 2)
+		s := &store{table: tb}
+		var extended []int64
+		s.onExtend = func(_ context.Context, leases []claim.Lease) error {
+			for _, l := range leases {
+				extended = append(extended, l.ID)
+			}
+			return nil
+		}
+		release := make(chan struct{})
+		w := start(t, s, dispatcher.Config{
+			Queues:  []dispatcher.Queue{{Name: "q", Slots: 2, Spares: 1}},
+			Timeout: func(string) time.Duration { return time.Second },
+			Handle: func(_ context.Context, row claim.Row) error {
+				if row.Kind == "stuck" && row.Attempt == 1 {
+					<-release
+				}
+				return nil
+			},
+		})
+		pass(time.Second)
+		good := tb.insert("q", "k", 10)
+		w.Wake("q")
+		pass(11 * time.Second)
+		if n := len(tb.stored()); n != 0 {
+			t.Fatalf("%d outcomes before anybody is stuck", n)
+		}
+		pass(time.Second) // one lease after the timeout
+		if w.logs.count("handler is stuck") != 2 {
+			t.Errorf("stuck handlers were named %d times", w.logs.count("handler is stuck"))
+		}
+		extended = nil
+		pass(time.Minute)
+		for id := good; id < good+10; id++ {
+			wantVerbs(t, tb, id, claim.Done)
+		}
+		if len(extended) != 0 {
+			t.Errorf("leases of stuck handlers were extended: %v", extended)
+		}
+		if w.logs.count("handler is stuck") != 2 {
+			t.Error("a stuck handler was named again")
+		}
+		close(release)
+		synctest.Wait()
+		w.mustStop()
+	})
+}
+
+// B56: leases are extended until the drain is over, though the last handler
+// takes longer than the lease and another process looks for dead ones.
+func TestLeasesAreExtendedThroughTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(10 * time.Second)
+		id := tb.insert("q", "k", 1)
+		starts := 0
+		cfg := dispatcher.Config{
+			Handle:   func(ctx context.Context, row claim.Row) error { starts++; return sleeper(40*time.Second)(ctx, row) },
+			SoftStop: time.Minute, HardStop: time.Second,
+		}
+		a := start(t, &store{table: tb}, cfg)
+		pass(time.Second)
+		b := start(t, &store{table: tb}, cfg)
+		watch := time.NewTicker(time.Second)
+		defer watch.Stop()
+		ended := make(chan struct{})
+		go func() { defer close(ended); a.mustStop() }()
+		for stopping := true; stopping; {
+			select {
+			case <-watch.C:
+				b.Wake("q")
+			case <-ended:
+				stopping = false
+			}
+		}
+		if starts != 1 {
+			t.Errorf("started %d times", starts)
+		}
+		wantVerbs(t, tb, id, claim.Done)
+		b.mustStop()
+	})
+}
+
+// B61: when leases cannot be extended, handlers are told in time and nothing
+// more is claimed, though claims would work.
+func TestLeasesThatCannotBeExtendedEndTheirHandlers(t *testing.T) {
+	for name, extend := range map[string]func(context.Context) error{
+		"errors":           func(context.Context) error { return claim.ErrTryAgain },
+		"stalls":           func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"stalls for good":  func(ctx context.Context) error { <-ctx.Done(); <-time.After(time.Minute); return ctx.Err() },
+		"works, but late":  func(context.Context) error { <-time.After(20 * time.Second); return nil },
+		"is not forgotten": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable(lease)
+				id := tb.insert("q", "long", 1)
+				s := &store{table: tb}
+				if extend != nil {
+					s.onExtend = func(ctx context.Context, _ []claim.Lease) error { return extend(ctx) }
+				}
+				var cause error
+				var ended time.Duration
+				begin := time.Now()
+				w := start(t, s, dispatcher.Config{
+					Handle: func(ctx context.Context, row claim.Row) error {
+						if row.ID != id {
+							return nil
+						}
+						err := sleeper(time.Minute)(ctx, row)
+						ended, cause = time.Since(begin), context.Cause(ctx)
+						return err
+					},
+					SoftStop: time.Hour,
+				})
+				pass(11 * time.Second)
+				other := tb.insert("q", "k", 1)
+				w.Wake("q")
+				pass(500 * time.Millisecond)
+				if extend == nil {
+					wantVerbs(t, tb, other, claim.Done)
+					pass(time.Minute)
+					wantVerbs(t, tb, id, claim.Done)
+					w.mustStop()
+					return
+				}
+				wantVerbs(t, tb, other) // not begun while the first job's lease is in doubt
+				pass(2 * time.Minute)
+				if ended != lease || !errors.Is(cause, claim.ErrLeaseLost) {
+					t.Errorf("context ended after %v by %v, want at the end of the lease", ended, cause)
+				}
+				wantVerbs(t, tb, id, claim.Retry) // nobody had taken it: the fence let it pass
+				wantVerbs(t, tb, other, claim.Done)
+				w.mustStop()
+			})
+		})
+	}
+}
+
+// B54: the late outcome is sent, the fence decides, and it is told.
+func TestALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		id := tb.insert("q", "k", 1)
+		var cause error
+		var refused []claim.Verb
+		w := start(t, &store{table: tb}, dispatcher.Config{
+			Handle: func(ctx context.Context, row claim.Row) error {
+				defer func() { cause = context.Cause(ctx) }()
+				return sleeper(time.Hour)(ctx, row)
+			},
+			Refused: func(l claim.Lease, v claim.Verb) {
+				if l.ID == id {
+					refused = append(refused, v)
+				}
+			},
+		})
+		pass(time.Second)
+		tb.steal(id)
+		pass(lease)
+		if !errors.Is(cause, claim.ErrLeaseLost) {
+			t.Errorf("cause %v", cause)
+		}
+		if !slices.Equal(refused, []claim.Verb{claim.Retry}) || w.logs.count("was refused") != 1 {
+			t.Errorf("refused %v, logged %d times", refused, w.logs.count("was refused"))
+		}
+		wantVerbs(t, tb, id)
+		w.mustStop()
+	})
+}
+
+// B72: a result that cannot be stored for 90 s is kept and stored, with the
+// lease renewed or not; nothing is claimed meanwhile.
+func TestOutcomesOutliveAnOutage(t *testing.T) {
+	for _, term := range []time.Duration{5 * time.Minute, 30 * time.Second} {
+		t.Run(term.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable(term)
+				tb.insert("q", "k", 2)
+				s := &store{table: tb}
+				tries := 0
+				back := time.Now().Add(91 * time.Second)
+				away := func() error {
+					if time.Now().Before(back) {
+						return claim.ErrTryAgain
+					}
+					return nil
+				}
+				s.onFinish = func(context.Context, []claim.Outcome) error { tries++; return away() }
+				s.onExtend = func(context.Context, []claim.Lease) error { return away() }
+				w := start(t, s, dispatcher.Config{Handle: sleeper(time.Second)})
+				pass(2 * time.Second)
+				tb.insert("q", "k", 10)
+				before := tb.claims
+				w.Wake("q")
+				pass(85 * time.Second)
+				if tb.claims != before {
+					t.Errorf("%d claims while outcomes could not be stored", tb.claims-before)
+				}
+				if tries < 80 || tries > 200 {
+					t.Errorf("%d tries in 85 s", tries)
+				}
+				pass(20 * time.Second)
+				for id := range int64(12) {
+					wantVerbs(t, tb, id+1, claim.Done)
+				}
+				if bad, good := w.logs.count("cannot be stored"), w.logs.count("stored again"); bad != 1 || good != 1 {
+					t.Errorf("logged %d times as failing and %d times as over", bad, good)
+				}
+				w.mustStop()
+			})
+		})
+	}
+}
+
+func TestClaimsThatFailArePacedAndRecover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		id := tb.insert("q", "k", 1)
+		s := &store{table: tb}
+		tries := 0
+		back := time.Now().Add(time.Minute)
+		s.onClaim = func(context.Context, dispatcher.Want) error {
+			tries++
+			if time.Now().Before(back) {
+				return claim.ErrReadOnly
+			}
+			return nil
+		}
+		w := start(t, s, dispatcher.Config{Handle: sleeper(0)})
+		for range 60 {
+			w.WakeAll()
+			pass(time.Second)
+		}
+		if tries < 50 || tries > 100 {
+			t.Errorf("%d claims in a minute", tries)
+		}
+		pass(1300 * time.Millisecond)
+		wantVerbs(t, tb, id, claim.Done)
+		if bad, good := w.logs.count("claims do not work"), w.logs.count("claims work again"); bad != 1 || good != 1 {
+			t.Errorf("logged %d times as failing and %d times as over", bad, good)
+		}
+		w.mustStop()
+	})
+}
+
+// A handler's open transaction may hold the job's row for a while.
+func TestABusyOutcomeIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		id := tb.insert("q", "k", 1)
+		tb.jobs[id].busy = 3
+		w := start(t, &store{table: tb}, dispatcher.Config{Handle: sleeper(0)})
+		pass(69 * time.Millisecond)
+		wantVerbs(t, tb, id)
+		pass(time.Millisecond) // 10 + 20 + 40 ms
+		pass(time.Millisecond)
+		wantVerbs(t, tb, id, claim.Done)
+		w.mustStop()
+	})
+}
+
+// B145: handlers that panic while the database is away free their slots, and
+// nothing hangs.
+func TestPanicsDuringAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		tb.insert("q", "k", 3)
+		s := &store{table: tb}
+		back := time.Now().Add(20 * time.Second)
+		s.onFinish = func(ctx context.Context, _ []claim.Outcome) error {
+			if time.Now().Before(back) {
+				<-ctx.Done()
+				return claim.ErrUnknown
+			}
+			return nil
+		}
+		panicked := 0
+		w := start(t, s, dispatcher.Config{
+			Queues: []dispatcher.Queue{{Name: "q", Slots: 3}},
+			Handle: func(_ context.Context, row claim.Row) error {
+				if row.ID <= 3 {
+					panicked++
+					panic("ouch")
+				}
+				return nil
+			},
+		})
+		pass(time.Second)
+		tb.insert("q", "k", 5)
+		w.Wake("q")
+		pass(time.Minute)
+		if panicked != 3 {
+			t.Errorf("%d handlers have panicked", panicked)
+		}
+		for id := range int64(3) {
+			wantVerbs(t, tb, id+1, claim.Retry)
+		}
+		for id := range int64(5) {
+			wantVerbs(t, tb, id+4, claim.Done)
+		}
+		w.mustStop()
+	})
+}
+
+// A claim that took more than half of the lease starts nothing.
+func TestRowsWithLittleLeftOfTheirLeaseAreReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		id := tb.insert("q", "k", 1)
+		s := &store{table: tb}
+		slow := 6*time.Second + 1
+		s.afterClaim = func(c *claim.Claimed) {
+			if len(c.Rows) > 0 {
+				<-time.After(slow)
+				slow = 6 * time.Second
+			}
+		}
+		attempts := 0
+		w := start(t, s, dispatcher.Config{Handle: func(_ context.Context, row claim.Row) error { attempts = row.Attempt; return nil }})
+		pass(20 * time.Second)
+		wantVerbs(t, tb, id, claim.Return, claim.Done)
+		if attempts != 1 {
+			t.Errorf("run as attempt %d, want the first: its handler had not started before", attempts)
+		}
+		w.mustStop()
+	})
+}
+
+// B1, B2: whatever the database calls ours is run or handed back.
+func TestSurplusRowsAreReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		tb.insert("q", "k", 5)
+		s := &store{table: tb}
+		once := true
+		s.afterClaim = func(c *claim.Claimed) {
+			if once {
+				once = false
+				c.Rows = append(c.Rows, tb.claim(dispatcher.Want{Queue: "q", Limit: 3}).Rows...)
+			}
+		}
+		running, most := 0, 0
+		w := start(t, s, dispatcher.Config{Handle: func(ctx context.Context, row claim.Row) error {
+			running++
+			most = max(most, running)
+			defer func() { running-- }()
+			return sleeper(time.Second)(ctx, row)
+		}})
+		pass(time.Minute)
+		returned := 0
+		for id := range int64(5) {
+			verbs := tb.verbs(id + 1)
+			returned += len(verbs) - 1
+			if verbs[len(verbs)-1] != claim.Done {
+				t.Errorf("job %d: %v", id+1, verbs)
+			}
+		}
+		if returned != 3 || most != 2 {
+			t.Errorf("%d handed back, want 3; %d ran at once, want 2", returned, most)
+		}
+		w.mustStop()
+	})
+}
+
+func TestTheKeeperRestsWhenNothingIsInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		s := &store{table: tb}
+		w := start(t, s, dispatcher.Config{Handle: sleeper(5 * time.Second)})
+		for round := 1; round <= 2; round++ {
+			tb.insert("q", "k", 1)
+			w.Wake("q")
+			pass(4500 * time.Millisecond)
+			if n := s.rested(); n != round-1 {
+				t.Fatalf("rested %d times while a lease is in hand", n)
+			}
+			pass(time.Minute)
+			if n := s.rested(); n != round {
+				t.Fatalf("rested %d times after round %d", n, round)
+			}
+		}
+		w.mustStop()
+	})
+}
+
+func TestHandlersGetTheValuesOfTheContextNotItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		tb := newTable(lease)
+		id := tb.insert("q", "k", 1)
+		s := &store{table: tb}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+		var value any
+		d := dispatcher.New(dispatcher.Config{
+			Store: s, Queues: []dispatcher.Queue{{Name: "q", Slots: 1}}, Lease: lease, SoftStop: time.Minute,
+			Logger: discard, Delay: func(int, error) time.Duration { return 0 },
+			Handle: func(ctx context.Context, row claim.Row) error {
+				value = ctx.Value(key{})
+				return sleeper(10*time.Second)(ctx, row)
+			},
+		})
+		d.Wake("q")
+		result := make(chan error)
+		go func() { result <- d.Run(ctx) }()
+		pass(time.Second)
+		cancel()
+		if err := <-result; err != nil || value != "value" {
+			t.Errorf("Run: %v; value %v", err, value)
+		}
+		wantVerbs(t, tb, id, claim.Done)
+	})
+}

@@ -1,0 +1,277 @@
+package dispatcher_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost-go/fencepost/claim"
+	"github.com/fencepost-go/fencepost/dispatcher"
+)
+
+// table is a jobs table in memory: fenced, with leases that run out and are
+// then free for anybody to claim. Several dispatchers may share one.
+type table struct {
+	mu     sync.Mutex
+	lease  time.Duration
+	jobs   map[int64]*job
+	order  []int64
+	lastID int64
+	fence  int64
+	log    []claim.Outcome // every outcome that was stored
+	lost   []claim.Outcome // every outcome that was refused
+	claims int             // statements
+}
+
+type job struct {
+	row   claim.Row
+	until time.Time // of the lease; zero: not claimed
+	dueAt time.Time
+	ended claim.Verb // "": not yet
+	busy  int        // how often its row is found locked
+}
+
+func newTable(lease time.Duration) *table {
+	return &table{lease: lease, jobs: make(map[int64]*job)}
+}
+
+// insert adds n jobs that are due and returns the first one's id.
+func (tb *table) insert(queue, kind string, n int) (first int64) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	for range n {
+		tb.lastID++
+		tb.jobs[tb.lastID] = &job{row: claim.Row{ID: tb.lastID, Queue: queue, Kind: kind}}
+		tb.order = append(tb.order, tb.lastID)
+	}
+	return tb.lastID - int64(n) + 1
+}
+
+func (tb *table) finish(outcomes []claim.Outcome) (results []claim.Result) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	for _, o := range outcomes {
+		j := tb.jobs[o.ID]
+		switch {
+		case j.row.Fence != o.Fence || j.until.IsZero():
+			tb.lost = append(tb.lost, o)
+			results = append(results, claim.Lost)
+		case j.busy > 0:
+			j.busy--
+			results = append(results, claim.Busy)
+		default:
+			tb.log = append(tb.log, o)
+			results = append(results, claim.Stored)
+			j.until = time.Time{}
+			switch o.Verb {
+			case claim.Done, claim.Dead, claim.Cancelled:
+				j.ended = o.Verb
+			case claim.Return, claim.Snooze:
+				j.row.Attempt--
+			}
+			j.dueAt = time.Now().Add(o.Delay)
+		}
+	}
+	return results
+}
+
+func (tb *table) claim(w dispatcher.Want) (c claim.Claimed) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	tb.claims++
+	now := time.Now()
+	for _, id := range tb.order {
+		j := tb.jobs[id]
+		held := !j.until.IsZero() && now.Before(j.until)
+		if j.row.Queue != w.Queue || j.ended != "" || held {
+			continue
+		}
+		if wait := j.dueAt.Sub(now); wait > 0 || len(c.Rows) == w.Limit {
+			if !c.HasNext || wait < c.Next {
+				c.Next, c.HasNext = wait, true
+			}
+			continue
+		}
+		tb.fence++
+		j.row.Fence, j.until = tb.fence, now.Add(tb.lease)
+		j.row.Attempt++
+		c.Rows = append(c.Rows, j.row)
+	}
+	return c
+}
+
+// steal makes the job somebody else's.
+func (tb *table) steal(id int64) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	tb.fence++
+	tb.jobs[id].row.Fence, tb.jobs[id].until = tb.fence, time.Now().Add(time.Hour)
+}
+
+func (tb *table) verbs(id int64) (verbs []claim.Verb) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	for _, o := range tb.log {
+		if o.ID == id {
+			verbs = append(verbs, o.Verb)
+		}
+	}
+	return verbs
+}
+
+func (tb *table) stored() []claim.Outcome {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	return slices.Clone(tb.log)
+}
+
+// store is one process's way to a table. Each part may be replaced by one that
+// fails, stalls or looks on; all changes are made before Run or within the
+// hooks.
+type store struct {
+	*table
+	onFinish func(context.Context, []claim.Outcome) error
+	onClaim  func(context.Context, dispatcher.Want) error
+	onExtend func(context.Context, []claim.Lease) error
+	// afterClaim may change what a claim has brought.
+	afterClaim func(*claim.Claimed)
+
+	mu    sync.Mutex
+	rests int
+}
+
+func (s *store) Exchange(ctx context.Context, trip dispatcher.Trip) (h dispatcher.Haul) {
+	if len(trip.Outcomes) > 0 {
+		if s.onFinish != nil {
+			if h.FinishErr = s.onFinish(ctx, trip.Outcomes); h.FinishErr != nil {
+				return h
+			}
+		}
+		h.Results = s.finish(trip.Outcomes)
+	}
+	for _, w := range trip.Wants {
+		if s.onClaim != nil {
+			if h.ClaimErr = s.onClaim(ctx, w); h.ClaimErr != nil {
+				return h
+			}
+		}
+		c := s.claim(w)
+		if s.afterClaim != nil {
+			s.afterClaim(&c)
+		}
+		h.Claimed = append(h.Claimed, c)
+	}
+	return h
+}
+
+func (s *store) Extend(ctx context.Context, leases []claim.Lease) (lost []claim.Lease, err error) {
+	if s.onExtend != nil {
+		if err := s.onExtend(ctx, leases); err != nil {
+			return nil, err
+		}
+	}
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	for _, l := range leases {
+		if j := s.jobs[l.ID]; j.row.Fence == l.Fence && !j.until.IsZero() {
+			j.until = time.Now().Add(s.lease)
+		} else {
+			lost = append(lost, l)
+		}
+	}
+	return lost, nil
+}
+
+func (s *store) Rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rests++
+}
+
+func (s *store) rested() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rests
+}
+
+// worker is a dispatcher under test, with its Run.
+type worker struct {
+	*dispatcher.Dispatcher
+	t      testing.TB
+	cancel context.CancelFunc
+	result chan error
+	logs   *logs
+}
+
+const lease = 12 * time.Second
+
+// start runs a dispatcher on the store with two slots in queue "q", unless cfg
+// says otherwise. It is woken once.
+func start(t testing.TB, s *store, cfg dispatcher.Config) *worker {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &worker{t: t, cancel: cancel, result: make(chan error, 1), logs: &logs{}}
+	cfg.Store = s
+	if cfg.Queues == nil {
+		cfg.Queues = []dispatcher.Queue{{Name: "q", Slots: 2}}
+	}
+	if cfg.Delay == nil {
+		cfg.Delay = func(int, error) time.Duration { return time.Hour }
+	}
+	cfg.Lease = s.table.lease
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(w.logs, nil))
+	}
+	w.Dispatcher = dispatcher.New(cfg)
+	w.WakeAll()
+	go func() { w.result <- w.Run(ctx) }()
+	return w
+}
+
+// stop ends the worker and returns what Run has returned, and when.
+func (w *worker) stop() (took time.Duration, err error) {
+	begin := time.Now()
+	w.cancel()
+	err = w.wait()
+	return time.Since(begin), err
+}
+
+func (w *worker) wait() error {
+	w.t.Helper()
+	select {
+	case err := <-w.result:
+		return err
+	case <-time.After(10 * time.Minute): // longer than any of these tests, by the test's clock
+		w.t.Fatal("Run does not return")
+		return nil
+	}
+}
+
+// mustStop is stop for a worker that leaves nothing behind.
+func (w *worker) mustStop() {
+	w.t.Helper()
+	if _, err := w.stop(); err != nil {
+		w.t.Fatalf("Run: %v", err)
+	}
+}
+
+// logs collects log lines.
+type logs struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logs) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.buf.Bytes(), []byte(text))
+}
