@@ -1,0 +1,157 @@
+package claim_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost-go/fencepost/claim"
+)
+
+// B6: claims, outcomes, extensions, the reaper, the clean-up, progress and
+// completions in transactions go over the same few rows from many connections,
+// each in an order of its own. None of them ever fails: there is no deadlock,
+// and nobody waits for long.
+func TestNoLoopsDeadlock(t *testing.T) {
+	t.Parallel()
+	const turns = 120
+	b := setUp(t)
+	b.exec("INSERT INTO {{schema}}.queues VALUES ('default', '1 microsecond')")
+	b.exec("INSERT INTO {{schema}}.jobs (kind, max_attempts) SELECT 'test', 2147483647 FROM generate_series(1, 300)")
+
+	// held reads which claims there are, so that the loops share them.
+	held := func(ctx context.Context, conn *pgx.Conn) ([]claim.Lease, error) {
+		rows, err := conn.Query(ctx, "SELECT id, fence FROM fencepost.jobs WHERE status = 'running'")
+		if err != nil {
+			return nil, err
+		}
+		leases, err := pgx.CollectRows(rows, pgx.RowToStructByPos[claim.Lease])
+		rand.Shuffle(len(leases), func(i, j int) { leases[i], leases[j] = leases[j], leases[i] })
+		return leases, err
+	}
+	loops := map[string]func(ctx context.Context, conn *pgx.Conn) error{
+		"claim": func(ctx context.Context, conn *pgx.Conn) error {
+			// Some leases are over at once.
+			_, err := b.Claim(ctx, conn, claim.Request{Queue: queue, Limit: 40}, time.Duration(rand.IntN(20)-5)*time.Millisecond, "worker")
+			return err
+		},
+		"finish": func(ctx context.Context, conn *pgx.Conn) error {
+			leases, err := held(ctx, conn)
+			if err != nil {
+				return err
+			}
+			outcomes := make([]claim.Outcome, min(len(leases), 60))
+			for i := range outcomes {
+				outcomes[i] = claim.Outcome{Lease: leases[i], Verb: verbs[rand.IntN(len(verbs))]}
+			}
+			_, err = b.Finish(ctx, conn, outcomes)
+			return err
+		},
+		"extend": func(ctx context.Context, conn *pgx.Conn) error {
+			leases, err := held(ctx, conn)
+			if err != nil {
+				return err
+			}
+			_, err = b.Extend(ctx, conn, leases, 5*time.Millisecond)
+			return err
+		},
+		"tick": func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := b.Tick(ctx, conn, claim.TickRequest{Queues: []string{queue}, Reap: true, Own: "own", Token: "token"})
+			return err
+		},
+		"prune": func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := b.Prune(ctx, conn)
+			return err
+		},
+		"complete": func(ctx context.Context, conn *pgx.Conn) error {
+			leases, err := held(ctx, conn)
+			if err != nil || len(leases) == 0 {
+				return err
+			}
+			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+				if err := b.CompleteTx(ctx, tx, leases[0]); !isLost(err) {
+					return err
+				}
+				return nil
+			})
+		},
+		"progress": func(ctx context.Context, conn *pgx.Conn) error {
+			leases, err := held(ctx, conn)
+			if err != nil || len(leases) == 0 {
+				return err
+			}
+			if err := b.Progress(ctx, conn, leases[0], json.RawMessage(`{}`)); !isLost(err) {
+				return err
+			}
+			return nil
+		},
+		"enqueue": func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, `INSERT INTO fencepost.jobs (kind, max_attempts) SELECT 'test', 2147483647 FROM generate_series(1, 20);
+				UPDATE fencepost.jobs SET run_at = clock_timestamp() WHERE id = ANY (ARRAY(
+					SELECT id FROM fencepost.jobs WHERE status = 'ready' AND run_at > clock_timestamp() FOR UPDATE SKIP LOCKED))`)
+			return err
+		},
+	}
+	group, ctx := errgroup.WithContext(b.ctx)
+	for name, turn := range loops {
+		for range 2 {
+			conn := b.connect()
+			group.Go(func() error {
+				defer conn.Close(ctx)
+				for range turns {
+					if err := turn(ctx, conn); err != nil {
+						return errors.Join(errors.New(name), err)
+					}
+				}
+				return nil
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
+	}
+	expect(b, int64(0), "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+	expect(b, true, "SELECT count(*) > 1000 FROM (SELECT id FROM {{schema}}.jobs UNION ALL SELECT id FROM {{schema}}.finished) AS x")
+}
+
+// The guard of the test above: two calls with the same outcomes in different
+// order, if they waited for rows in the order given, would wait for each other.
+func TestSkippingIsWhatPreventsADeadlock(t *testing.T) {
+	t.Parallel()
+	healthy := setUp(t)
+	for name, test := range map[string]struct {
+		edits []string
+		stuck bool
+	}{
+		"as it is":               {nil, false},
+		"waits, as the call has": {[]string{"ORDER BY j.id\n    FOR UPDATE OF j SKIP LOCKED", "ORDER BY o.n\n    FOR UPDATE OF j"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := healthy.fresh(t).with(claim.Mutant(t, schema, claim.SQLFinish, test.edits...))
+			b.insert(2)
+			rows := b.take(2, lease)
+			one := claim.Outcome{Lease: rows[0].Lease(), Verb: claim.Done}
+			two := claim.Outcome{Lease: rows[1].Lease(), Verb: claim.Done}
+
+			tx, other := b.open(), b.connect()
+			if results, err := b.Finish(b.ctx, tx, []claim.Outcome{two}); err != nil || results[0] != claim.Stored {
+				t.Fatal(results, err)
+			}
+			waiting := answerOrWait(b, func() ([]claim.Result, error) {
+				return b.Finish(b.ctx, other, []claim.Outcome{one, two})
+			})
+			_, err := b.Finish(b.ctx, tx, []claim.Outcome{one})
+			b.rollback(tx)
+			got := <-waiting
+			if stuck := err != nil || got.err != nil; stuck != test.stuck {
+				t.Errorf("one got %v, the other %v", err, got.err)
+			}
+		})
+	}
+}
