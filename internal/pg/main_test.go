@@ -52,7 +52,9 @@ func own() {
 // startOwner runs own in a process group of its own.
 func startOwner(t *testing.T, binary string, attr *syscall.SysProcAttr, env ...string) (cmd *exec.Cmd, pid int, home string) {
 	t.Helper()
-	cmd = exec.Command(binary)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	cmd = exec.CommandContext(ctx, binary)
 	cmd.Env = append(os.Environ(), append(env, roleVariable+"=owner")...)
 	cmd.Dir = "/"
 	cmd.Stderr = os.Stderr

@@ -73,8 +73,8 @@ func (s *Server) run(ctx context.Context) error {
 	if s.proc != nil {
 		select {
 		case <-s.proc.done:
-		default:
-			return fmt.Errorf("PostgreSQL is still running as process %d", s.proc.pid)
+		case <-ctx.Done():
+			return fmt.Errorf("process %d of the run before has not ended: %w", s.proc.pid, context.Cause(ctx))
 		}
 	}
 	log, err := os.OpenFile(filepath.Join(s.home.path, "log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)

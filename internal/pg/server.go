@@ -174,8 +174,8 @@ func (s *Server) Shutdown(mode string) error {
 }
 
 // Restart starts the server again on the same data, socket and port, and
-// returns when it accepts connections. It must have been ended before, by
-// Shutdown or by a signal to its PID.
+// returns when it accepts connections. The run before must have been told to
+// end, by Shutdown or by a signal to its PID; its end is waited for.
 func (s *Server) Restart(ctx context.Context) error {
 	// After a kill of the main process the others need a moment to notice,
 	// and until then the server refuses to start.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,9 @@ func TestMain(m *testing.M) {
 // withpg prepares a run, in a process group of its own, as a user has it who
 // has set neither a server nor a version.
 func withpg(t *testing.T, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "DATABASE_URL=") && !strings.HasPrefix(v, "FENCEPOST_TEST_MAJOR=") {
 			cmd.Env = append(cmd.Env, v)
