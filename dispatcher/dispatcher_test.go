@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,12 +58,12 @@ func TestNothingIsClaimedBeforeAWakeUpAndUnknownQueuesAreIgnored(t *testing.T) {
 		tb := newTable(lease)
 		w := start(t, &store{table: tb}, dispatcher.Config{Handle: sleeper(0)})
 		pass(time.Second)
-		before := tb.claims
+		before := tb.claimed()
 		tb.insert("q", "k", 1)
 		w.Wake("other")
 		pass(time.Hour)
-		if tb.claims != before {
-			t.Errorf("%d claims without a wake-up", tb.claims-before)
+		if tb.claimed() != before {
+			t.Errorf("%d claims without a wake-up", tb.claimed()-before)
 		}
 		w.Wake("q")
 		pass(1)
@@ -77,12 +78,12 @@ func TestNothingIsClaimedBeforeAWakeUpAndUnknownQueuesAreIgnored(t *testing.T) {
 func TestAWakeUpWithoutAFreeSlotIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(lease)
-		var starts []time.Duration
+		var starts list[time.Duration]
 		begin := time.Now()
 		w := start(t, &store{table: tb}, dispatcher.Config{
 			Queues: []dispatcher.Queue{{Name: "q", Slots: 1}},
 			Handle: func(ctx context.Context, row claim.Row) error {
-				starts = append(starts, time.Since(begin))
+				starts.add(time.Since(begin))
 				return sleeper(3*time.Second)(ctx, row)
 			},
 		})
@@ -93,8 +94,8 @@ func TestAWakeUpWithoutAFreeSlotIsKept(t *testing.T) {
 		tb.insert("q", "k", 1)
 		w.Wake("q") // the one slot is taken
 		pass(10 * time.Second)
-		if want := []time.Duration{time.Second, 4 * time.Second}; !slices.Equal(starts, want) {
-			t.Errorf("started at %v, want %v", starts, want)
+		if got, want := starts.take(), []time.Duration{time.Second, 4 * time.Second}; !slices.Equal(got, want) {
+			t.Errorf("started at %v, want %v", got, want)
 		}
 		w.mustStop()
 	})
@@ -104,16 +105,16 @@ func TestShortClaimsTellWhenTheNextJobIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(lease)
 		id := tb.insert("q", "k", 1)
-		var told []time.Duration
+		var told list[time.Duration]
 		w := start(t, &store{table: tb}, dispatcher.Config{
 			Handle: func(context.Context, claim.Row) error { return dispatcher.Snooze(time.Minute) },
-			Short:  func(_ string, next time.Duration) { told = append(told, next) },
+			Short:  func(_ string, next time.Duration) { told.add(next) },
 		})
 		synctest.Wait()
 		w.Wake("q")
 		pass(time.Second)
-		if len(told) == 0 || told[0] != time.Minute {
-			t.Errorf("told %v", told)
+		if got := told.take(); len(got) == 0 || got[0] != time.Minute {
+			t.Errorf("told %v", got)
 		}
 		wantVerbs(t, tb, id, claim.Snooze)
 		w.mustStop()
@@ -166,10 +167,10 @@ func TestStuckHandlers(t *testing.T) {
 		tb := newTable(lease)
 		tb.insert("q", "stuck", 2)
 		s := &store{table: tb}
-		var extended []int64
+		var extended list[int64]
 		s.onExtend = func(_ context.Context, leases []claim.Lease) error {
 			for _, l := range leases {
-				extended = append(extended, l.ID)
+				extended.add(l.ID)
 			}
 			return nil
 		}
@@ -195,13 +196,13 @@ func TestStuckHandlers(t *testing.T) {
 		if w.logs.count("handler is stuck") != 2 {
 			t.Errorf("stuck handlers were named %d times", w.logs.count("handler is stuck"))
 		}
-		extended = nil
+		extended.take()
 		pass(time.Minute)
 		for id := good; id < good+10; id++ {
 			wantVerbs(t, tb, id, claim.Done)
 		}
-		if len(extended) != 0 {
-			t.Errorf("leases of stuck handlers were extended: %v", extended)
+		if got := extended.take(); len(got) != 0 {
+			t.Errorf("leases of stuck handlers were extended: %v", got)
 		}
 		if w.logs.count("handler is stuck") != 2 {
 			t.Error("a stuck handler was named again")
@@ -218,9 +219,12 @@ func TestLeasesAreExtendedThroughTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(10 * time.Second)
 		id := tb.insert("q", "k", 1)
-		starts := 0
+		var starts atomic.Int32
 		cfg := dispatcher.Config{
-			Handle:   func(ctx context.Context, row claim.Row) error { starts++; return sleeper(40*time.Second)(ctx, row) },
+			Handle: func(ctx context.Context, row claim.Row) error {
+				starts.Add(1)
+				return sleeper(40*time.Second)(ctx, row)
+			},
 			SoftStop: time.Minute, HardStop: time.Second,
 		}
 		a := start(t, &store{table: tb}, cfg)
@@ -238,8 +242,8 @@ func TestLeasesAreExtendedThroughTheDrain(t *testing.T) {
 				stopping = false
 			}
 		}
-		if starts != 1 {
-			t.Errorf("started %d times", starts)
+		if n := starts.Load(); n != 1 {
+			t.Errorf("started %d times", n)
 		}
 		wantVerbs(t, tb, id, claim.Done)
 		b.mustStop()
@@ -307,27 +311,27 @@ func TestALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(lease)
 		id := tb.insert("q", "k", 1)
-		var cause error
-		var refused []claim.Verb
+		var causes list[error]
+		var refused list[claim.Verb]
 		w := start(t, &store{table: tb}, dispatcher.Config{
 			Handle: func(ctx context.Context, row claim.Row) error {
-				defer func() { cause = context.Cause(ctx) }()
+				defer func() { causes.add(context.Cause(ctx)) }()
 				return sleeper(time.Hour)(ctx, row)
 			},
 			Refused: func(l claim.Lease, v claim.Verb) {
 				if l.ID == id {
-					refused = append(refused, v)
+					refused.add(v)
 				}
 			},
 		})
 		pass(time.Second)
 		tb.steal(id)
 		pass(lease)
-		if !errors.Is(cause, claim.ErrLeaseLost) {
-			t.Errorf("cause %v", cause)
+		if got := causes.take(); len(got) != 1 || !errors.Is(got[0], claim.ErrLeaseLost) {
+			t.Errorf("causes %v", got)
 		}
-		if !slices.Equal(refused, []claim.Verb{claim.Retry}) || w.logs.count("was refused") != 1 {
-			t.Errorf("refused %v, logged %d times", refused, w.logs.count("was refused"))
+		if got := refused.take(); !slices.Equal(got, []claim.Verb{claim.Retry}) || w.logs.count("was refused") != 1 {
+			t.Errorf("refused %v, logged %d times", got, w.logs.count("was refused"))
 		}
 		wantVerbs(t, tb, id)
 		w.mustStop()
@@ -343,7 +347,7 @@ func TestOutcomesOutliveAnOutage(t *testing.T) {
 				tb := newTable(term)
 				tb.insert("q", "k", 2)
 				s := &store{table: tb}
-				tries := 0
+				var tries atomic.Int32
 				back := time.Now().Add(91 * time.Second)
 				away := func() error {
 					if time.Now().Before(back) {
@@ -351,19 +355,19 @@ func TestOutcomesOutliveAnOutage(t *testing.T) {
 					}
 					return nil
 				}
-				s.onFinish = func(context.Context, []claim.Outcome) error { tries++; return away() }
+				s.onFinish = func(context.Context, []claim.Outcome) error { tries.Add(1); return away() }
 				s.onExtend = func(context.Context, []claim.Lease) error { return away() }
 				w := start(t, s, dispatcher.Config{Handle: sleeper(time.Second)})
 				pass(2 * time.Second)
 				tb.insert("q", "k", 10)
-				before := tb.claims
+				before := tb.claimed()
 				w.Wake("q")
 				pass(85 * time.Second)
-				if tb.claims != before {
-					t.Errorf("%d claims while outcomes could not be stored", tb.claims-before)
+				if tb.claimed() != before {
+					t.Errorf("%d claims while outcomes could not be stored", tb.claimed()-before)
 				}
-				if tries < 80 || tries > 200 {
-					t.Errorf("%d tries in 85 s", tries)
+				if n := tries.Load(); n < 80 || n > 200 {
+					t.Errorf("%d tries in 85 s", n)
 				}
 				pass(20 * time.Second)
 				for id := range int64(12) {
@@ -383,10 +387,10 @@ func TestClaimsThatFailArePacedAndRecover(t *testing.T) {
 		tb := newTable(lease)
 		id := tb.insert("q", "k", 1)
 		s := &store{table: tb}
-		tries := 0
+		var tries atomic.Int32
 		back := time.Now().Add(time.Minute)
 		s.onClaim = func(context.Context, dispatcher.Want) error {
-			tries++
+			tries.Add(1)
 			if time.Now().Before(back) {
 				return claim.ErrReadOnly
 			}
@@ -397,8 +401,8 @@ func TestClaimsThatFailArePacedAndRecover(t *testing.T) {
 			w.WakeAll()
 			pass(time.Second)
 		}
-		if tries < 50 || tries > 100 {
-			t.Errorf("%d claims in a minute", tries)
+		if n := tries.Load(); n < 50 || n > 100 {
+			t.Errorf("%d claims in a minute", n)
 		}
 		pass(1300 * time.Millisecond)
 		wantVerbs(t, tb, id, claim.Done)
@@ -440,12 +444,12 @@ func TestPanicsDuringAnOutage(t *testing.T) {
 			}
 			return nil
 		}
-		panicked := 0
+		var panicked atomic.Int32
 		w := start(t, s, dispatcher.Config{
 			Queues: []dispatcher.Queue{{Name: "q", Slots: 3}},
 			Handle: func(_ context.Context, row claim.Row) error {
 				if row.ID <= 3 {
-					panicked++
+					panicked.Add(1)
 					panic("ouch")
 				}
 				return nil
@@ -455,8 +459,8 @@ func TestPanicsDuringAnOutage(t *testing.T) {
 		tb.insert("q", "k", 5)
 		w.Wake("q")
 		pass(time.Minute)
-		if panicked != 3 {
-			t.Errorf("%d handlers have panicked", panicked)
+		if n := panicked.Load(); n != 3 {
+			t.Errorf("%d handlers have panicked", n)
 		}
 		for id := range int64(3) {
 			wantVerbs(t, tb, id+1, claim.Retry)
@@ -481,12 +485,12 @@ func TestRowsWithLittleLeftOfTheirLeaseAreReturned(t *testing.T) {
 				slow = 6 * time.Second
 			}
 		}
-		attempts := 0
-		w := start(t, s, dispatcher.Config{Handle: func(_ context.Context, row claim.Row) error { attempts = row.Attempt; return nil }})
+		var attempts list[int]
+		w := start(t, s, dispatcher.Config{Handle: func(_ context.Context, row claim.Row) error { attempts.add(row.Attempt); return nil }})
 		pass(20 * time.Second)
 		wantVerbs(t, tb, id, claim.Return, claim.Done)
-		if attempts != 1 {
-			t.Errorf("run as attempt %d, want the first: its handler had not started before", attempts)
+		if got := attempts.take(); !slices.Equal(got, []int{1}) {
+			t.Errorf("run as attempts %d, want the first: its handler had not started before", got)
 		}
 		w.mustStop()
 	})
@@ -505,11 +509,11 @@ func TestSurplusRowsAreReturned(t *testing.T) {
 				c.Rows = append(c.Rows, tb.claim(dispatcher.Want{Queue: "q", Limit: 3}).Rows...)
 			}
 		}
-		running, most := 0, 0
+		var running atomic.Int32
+		var most list[int32]
 		w := start(t, s, dispatcher.Config{Handle: func(ctx context.Context, row claim.Row) error {
-			running++
-			most = max(most, running)
-			defer func() { running-- }()
+			most.add(running.Add(1))
+			defer running.Add(-1)
 			return sleeper(time.Second)(ctx, row)
 		}})
 		pass(time.Minute)
@@ -521,8 +525,8 @@ func TestSurplusRowsAreReturned(t *testing.T) {
 				t.Errorf("job %d: %v", id+1, verbs)
 			}
 		}
-		if returned != 3 || most != 2 {
-			t.Errorf("%d handed back, want 3; %d ran at once, want 2", returned, most)
+		if at := slices.Max(most.take()); returned != 3 || at != 2 {
+			t.Errorf("%d handed back, want 3; %d ran at once, want 2", returned, at)
 		}
 		w.mustStop()
 	})

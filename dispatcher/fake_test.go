@@ -25,6 +25,10 @@ type table struct {
 	log    []claim.Outcome // every outcome that was stored
 	lost   []claim.Outcome // every outcome that was refused
 	claims int             // statements
+	ended  int             // jobs
+
+	ring     func(queue string) // called when a job is ready again; may be nil
+	progress chan struct{}      // room for one: a job has ended
 }
 
 type job struct {
@@ -36,7 +40,22 @@ type job struct {
 }
 
 func newTable(lease time.Duration) *table {
-	return &table{lease: lease, jobs: make(map[int64]*job)}
+	return &table{lease: lease, jobs: make(map[int64]*job), progress: make(chan struct{}, 1)}
+}
+
+// end counts a job that has ended. The table is locked.
+func (tb *table) end() {
+	tb.ended++
+	select {
+	case tb.progress <- struct{}{}:
+	default:
+	}
+}
+
+func (tb *table) ends() int {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	return tb.ended
 }
 
 // insert adds n jobs that are due and returns the first one's id.
@@ -52,8 +71,8 @@ func (tb *table) insert(queue, kind string, n int) (first int64) {
 }
 
 func (tb *table) finish(outcomes []claim.Outcome) (results []claim.Result) {
+	var rings []string
 	tb.mu.Lock()
-	defer tb.mu.Unlock()
 	for _, o := range outcomes {
 		j := tb.jobs[o.ID]
 		switch {
@@ -70,10 +89,19 @@ func (tb *table) finish(outcomes []claim.Outcome) (results []claim.Result) {
 			switch o.Verb {
 			case claim.Done, claim.Dead, claim.Cancelled:
 				j.ended = o.Verb
+				tb.end()
+				continue
 			case claim.Return, claim.Snooze:
 				j.row.Attempt--
 			}
+			rings = append(rings, j.row.Queue)
 			j.dueAt = time.Now().Add(o.Delay)
+		}
+	}
+	tb.mu.Unlock()
+	if tb.ring != nil {
+		for _, queue := range rings {
+			tb.ring(queue)
 		}
 	}
 	return results
@@ -121,6 +149,12 @@ func (tb *table) verbs(id int64) (verbs []claim.Verb) {
 		}
 	}
 	return verbs
+}
+
+func (tb *table) claimed() int {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	return tb.claims
 }
 
 func (tb *table) stored() []claim.Outcome {
@@ -256,6 +290,26 @@ func (w *worker) mustStop() {
 	if _, err := w.stop(); err != nil {
 		w.t.Fatalf("Run: %v", err)
 	}
+}
+
+// list is a slice for many goroutines.
+type list[T any] struct {
+	mu    sync.Mutex
+	items []T
+}
+
+func (l *list[T]) add(item T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.items = append(l.items, item)
+}
+
+// take returns the items since it was last called.
+func (l *list[T]) take() (items []T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	items, l.items = l.items, nil
+	return items
 }
 
 // logs collects log lines.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,11 +60,11 @@ func TestStopClaimsNothingMore(t *testing.T) {
 
 		done, cancel := context.WithCancel(t.Context())
 		cancel()
-		before := tb.claims
+		before := tb.claimed()
 		d := dispatcher.New(dispatcher.Config{Store: &store{table: tb}, Queues: []dispatcher.Queue{{Name: "q", Slots: 1}}, Lease: lease, Logger: discard})
 		d.Wake("q")
-		if err := d.Run(done); err != nil || tb.claims != before {
-			t.Errorf("a Run that begins stopped: %v, %d claims", err, tb.claims-before)
+		if err := d.Run(done); err != nil || tb.claimed() != before {
+			t.Errorf("a Run that begins stopped: %v, %d claims", err, tb.claimed()-before)
 		}
 	})
 }
@@ -95,12 +96,12 @@ func TestStopCancelsHandlersAfterTheSoftTime(t *testing.T) {
 		obeys := tb.insert("q", "obeys", 1)
 		finishes := tb.insert("q", "finishes", 1)
 		fails := tb.insert("q", "fails", 1)
-		var causes []error
+		var causes list[error]
 		w := start(t, &store{table: tb}, dispatcher.Config{
 			Queues: []dispatcher.Queue{{Name: "q", Slots: 3}},
 			Handle: func(ctx context.Context, row claim.Row) error {
 				<-ctx.Done()
-				causes = append(causes, context.Cause(ctx))
+				causes.add(context.Cause(ctx))
 				switch row.Kind {
 				case "obeys":
 					return ctx.Err()
@@ -116,7 +117,7 @@ func TestStopCancelsHandlersAfterTheSoftTime(t *testing.T) {
 		if took, err := w.stop(); err != nil || took != 11*time.Second {
 			t.Errorf("Run returned after %v: %v", took, err)
 		}
-		for _, cause := range causes {
+		for _, cause := range causes.take() {
 			if !errors.Is(cause, dispatcher.ErrStopping) {
 				t.Errorf("cause %v", cause)
 			}
@@ -248,21 +249,20 @@ func TestAClaimThatStallsForEver(t *testing.T) {
 		tb.insert("q", "short", 1)
 		tb.insert("q", "long", 1)
 		s := &store{table: tb}
-		claims, extensions := 0, 0
+		var claims, extensions atomic.Int32
 		ended := make(chan struct{})
 		s.onClaim = func(context.Context, dispatcher.Want) error {
-			if claims++; claims > 1 {
+			if claims.Add(1) > 1 {
 				<-ended // deaf to its context
 			}
 			return nil
 		}
-		s.onExtend = func(context.Context, []claim.Lease) error { extensions++; return nil }
-		returned := 0
-		var cause error
+		s.onExtend = func(context.Context, []claim.Lease) error { extensions.Add(1); return nil }
+		var causes list[error] // of handlers that have returned
 		w := start(t, s, dispatcher.Config{
 			Queues: []dispatcher.Queue{{Name: "q", Slots: 3}},
 			Handle: func(ctx context.Context, row claim.Row) error {
-				defer func() { returned++; cause = context.Cause(ctx) }()
+				defer func() { causes.add(context.Cause(ctx)) }()
 				if row.Kind == "short" {
 					return sleeper(time.Second)(ctx, row)
 				}
@@ -273,15 +273,15 @@ func TestAClaimThatStallsForEver(t *testing.T) {
 		pass(500 * time.Millisecond)
 		w.Wake("q") // this claim stalls
 		pass(2 * time.Minute)
-		if returned != 1 {
-			t.Errorf("%d handlers have returned, want the short one", returned)
+		if got := causes.take(); len(got) != 1 || got[0] != nil {
+			t.Errorf("ends of handlers %v, want that of the short one", got)
 		}
-		if extensions < 25 {
-			t.Errorf("%d extensions in two minutes, with a lease of %v", extensions, lease)
+		if n := extensions.Load(); n < 25 {
+			t.Errorf("%d extensions in two minutes, with a lease of %v", n, lease)
 		}
 		took, err := w.stop()
-		if took > 8*time.Second || returned != 2 || !errors.Is(cause, dispatcher.ErrStopping) {
-			t.Errorf("Run returned after %v, %d handlers, cause %v", took, returned, cause)
+		if got := causes.take(); took > 8*time.Second || len(got) != 1 || !errors.Is(got[0], dispatcher.ErrStopping) {
+			t.Errorf("Run returned after %v; ends of handlers %v", took, got)
 		}
 		if !errors.Is(err, dispatcher.ErrStuck) ||
 			!strings.Contains(err.Error(), "outcomes not stored: jobs 1 2") || !strings.Contains(err.Error(), "has not returned") {
