@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost-go/fencepost"
+	"github.com/fencepost-go/fencepost/migrations"
+)
+
+// dialTimeout holds for each address of the database, unless the URL has a
+// connect_timeout.
+const dialTimeout = 5 * time.Second
+
+// config reads the database URL. Its errors never quote it: what cannot be
+// parsed may be a password.
+func (a *app) config() (*pgxpool.Config, error) {
+	if a.databaseURL == "" {
+		return nil, usage("no database given: set --database-url or DATABASE_URL")
+	}
+	config, err := pgxpool.ParseConfig(a.databaseURL)
+	if err != nil || hidesPassword(a.databaseURL) {
+		return nil, usage("the database URL (not shown, it may hold a password) is neither postgres://user:password@host:port/database nor host=... dbname=...; in a URL, write special characters of a password as %%2F for /, %%40 for @, %%3A for : and so on")
+	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = dialTimeout
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "fencepost"
+	}
+	return config, nil
+}
+
+// hidesPassword reports a URL whose password probably holds an unescaped /, ?
+// or #: there it ends for the parser, and the rest would be taken, and printed,
+// as the name of a host or database.
+func hidesPassword(url string) bool {
+	_, rest, ok := strings.Cut(url, "://")
+	end := strings.IndexAny(rest, "/?#")
+	return ok && end >= 0 && !strings.Contains(rest[:end], "@") && strings.Contains(rest[end:], "@")
+}
+
+// withPool runs do on a pool, after it has made sure that the database can be
+// reached and that its tables fit this program.
+func (a *app) withPool(ctx context.Context, do func(*pgxpool.Pool) error) error {
+	config, err := a.config()
+	if err != nil {
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return usage("%w", err)
+	}
+	defer pool.Close()
+	if err := pool.Ping(ctx); err != nil {
+		return cannotConnect(err)
+	}
+	if err := migrations.Check(ctx, pool, a.schema); err != nil {
+		return err
+	}
+	return do(pool)
+}
+
+// withClient is withPool for commands that need a client of the usual kind.
+func (a *app) withClient(ctx context.Context, do func(*fencepost.Client, *pgxpool.Pool) error) error {
+	return a.withPool(ctx, func(pool *pgxpool.Pool) error {
+		client, err := fencepost.New(pool, fencepost.Config{Schema: a.schema})
+		if err != nil {
+			return usage("%w", err)
+		}
+		return do(client, pool)
+	})
+}
+
+// withConn runs do on a connection, whatever the database holds.
+func (a *app) withConn(ctx context.Context, do func(*pgx.Conn) error) (err error) {
+	config, err := a.config()
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return cannotConnect(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+		defer cancel()
+		err = errors.Join(err, conn.Close(ctx))
+	}()
+	return do(conn)
+}
+
+func cannotConnect(err error) error {
+	// pgx puts each address it has tried on a line of its own.
+	return fmt.Errorf("%w: %s", errConnect, strings.Join(strings.Fields(err.Error()), " "))
+}
+
+// secret finds the passwords of URLs and of keyword strings. What looks like
+// one is hidden to its last @ or to the end of its word.
+var secret = regexp.MustCompile(`(?i)(postgres(?:ql)?://[^:@/\s]*:)\S*(@)|(password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|\S+)`)
+
+// redact hides what must not be printed, wherever an error got it from: a URL
+// given as the wrong argument is quoted by the error about it.
+func redact(text string) string {
+	return secret.ReplaceAllString(text, "${1}${3}xxxxx${2}")
+}

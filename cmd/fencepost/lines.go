@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fencepost-go/fencepost"
+)
+
+// maxLine leaves room for a payload of 1 MiB with white space around it.
+const maxLine = 2 << 20
+
+// line is a job as a line of JSON describes it.
+type line struct {
+	Kind        string          `json:"kind"`
+	Payload     json.RawMessage `json:"payload"`
+	Queue       *string         `json:"queue"`
+	Priority    *int            `json:"priority"`
+	RunAt       *time.Time      `json:"run_at"`
+	Delay       *string         `json:"delay"`
+	MaxAttempts *int            `json:"max_attempts"`
+}
+
+// lineReader reads jobs from JSON lines.
+type lineReader struct {
+	scanner  *bufio.Scanner
+	defaults fencepost.NewJob
+	number   int   // of the line read last
+	numbers  []int // of the lines of the jobs that next returned last
+}
+
+func newLineReader(r io.Reader, defaults fencepost.NewJob) *lineReader {
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, maxLine)
+	return &lineReader{scanner: scanner, defaults: defaults}
+}
+
+// next returns up to n jobs, none at the end of the input. Empty lines are
+// passed over.
+func (r *lineReader) next(n int) ([]fencepost.NewJob, error) {
+	var jobs []fencepost.NewJob
+	r.numbers = r.numbers[:0]
+	for len(jobs) < n && r.scanner.Scan() {
+		r.number++
+		text := bytes.TrimSpace(r.scanner.Bytes())
+		if len(text) == 0 {
+			continue
+		}
+		job, err := r.parse(text)
+		if err != nil {
+			return nil, usage("line %d: %w", r.number, err)
+		}
+		jobs = append(jobs, job)
+		r.numbers = append(r.numbers, r.number)
+	}
+	switch err := r.scanner.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, usage("line %d: longer than %d bytes", r.number+1, maxLine)
+	case err != nil:
+		return nil, fmt.Errorf("read standard input: %w", err)
+	}
+	return jobs, nil
+}
+
+func (r *lineReader) parse(text []byte) (fencepost.NewJob, error) {
+	job := r.defaults
+	if !utf8.Valid(text) {
+		return job, errors.New("invalid UTF-8") // which encoding/json would replace
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var l line
+	if err := decoder.Decode(&l); err != nil {
+		return job, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return job, errors.New("something after the JSON object")
+	}
+	job.Kind = l.Kind
+	if l.Payload != nil {
+		job.Payload = l.Payload
+	}
+	if l.Queue != nil {
+		job.Queue = *l.Queue
+	}
+	if l.Priority != nil {
+		job.Priority = *l.Priority
+	}
+	if l.MaxAttempts != nil {
+		job.MaxAttempts = *l.MaxAttempts
+	}
+	if l.RunAt != nil || l.Delay != nil { // either replaces both defaults
+		job.RunAt, job.Delay = time.Time{}, 0
+	}
+	if l.RunAt != nil {
+		job.RunAt = *l.RunAt
+	}
+	if l.Delay != nil {
+		delay, err := time.ParseDuration(*l.Delay)
+		if err != nil {
+			return job, fmt.Errorf("delay is %q; must be like 90s or 1h30m", *l.Delay)
+		}
+		job.Delay = delay
+	}
+	return job, nil
+}
+
+// locate adds to the refusal of a batch the number of the first refused line.
+func (r *lineReader) locate(ctx context.Context, client *fencepost.Client, jobs []fencepost.NewJob, refusal error) error {
+	if !errors.Is(refusal, fencepost.ErrInvalid) {
+		return refusal
+	}
+	check := client.In(nowhere{})
+	for i, job := range jobs {
+		if _, err := check.Enqueue(ctx, job); errors.Is(err, fencepost.ErrInvalid) {
+			return fmt.Errorf("line %d: %w", r.numbers[i], err)
+		}
+	}
+	return refusal
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost-go/fencepost"
+	"github.com/fencepost-go/fencepost/internal/payload"
+)
+
+var statuses = []string{
+	fencepost.StatusReady, fencepost.StatusScheduled, fencepost.StatusRetrying, fencepost.StatusRunning,
+	fencepost.StatusDone, fencepost.StatusDead, fencepost.StatusCancelled,
+}
+
+func (a *app) listCommand() *cobra.Command {
+	var filter fencepost.Filter
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List jobs, newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if filter.Status != "" && !slices.Contains(statuses, filter.Status) {
+				return usage("--status is %q; must be one of %s", filter.Status, strings.Join(statuses, ", "))
+			}
+			if filter.Limit < 1 {
+				return usage("--limit is %d; must be at least 1", filter.Limit)
+			}
+			return a.withClient(cmd.Context(), func(client *fencepost.Client, _ *pgxpool.Pool) error {
+				jobs, err := client.List(cmd.Context(), filter)
+				if err != nil {
+					return err
+				}
+				return a.printJobs(jobs)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&filter.Queue, "queue", "", "only jobs of this queue")
+	flags.StringVar(&filter.Kind, "kind", "", "only jobs of this kind")
+	flags.StringVar(&filter.Status, "status", "", "only jobs with this status: "+strings.Join(statuses, ", "))
+	flags.IntVar(&filter.Limit, "limit", 100, "at most this many")
+	return cmd
+}
+
+func (a *app) printJobs(jobs []fencepost.Info) error {
+	var rows []table.Row
+	for _, j := range jobs {
+		if a.json {
+			if err := a.printJSON(toJSON(j)); err != nil {
+				return err
+			}
+			continue
+		}
+		const width = 60 // of texts without a bound
+		rows = append(rows, table.Row{
+			j.ID, j.Queue, j.Kind, j.Status, attempts(j), timestamp(j.RunAt),
+			payload.CleanText(string(j.Payload), width), payload.CleanText(j.LastError, width),
+		})
+	}
+	if a.json {
+		return nil
+	}
+	return a.printTable(table.Row{"id", "queue", "kind", "status", "attempts", "run at", "payload", "last error"}, rows)
+}
