@@ -14,17 +14,17 @@ import (
 // dialTimeout bounds every attempt to connect.
 const dialTimeout = 5 * time.Second
 
-// dial opens a connection of our own, as the pool would have made it. Nothing
-// that has session state is ever given to the pool, and nothing that handlers
-// do with the pool can starve it.
-func (c *Client) dial(ctx context.Context, role string, override *pgx.ConnConfig) (*pgx.Conn, error) {
+// ownConfig says how to make a connection of our own: as the pool does, or as
+// override says. Nothing that has session state is ever given to the pool, and
+// nothing that handlers do with the pool can starve such a connection.
+func (c *Client) ownConfig(ctx context.Context, role string, override *pgx.ConnConfig) (*pgx.ConnConfig, error) {
 	pool := c.pool.Config() // a copy
 	config := pool.ConnConfig
 	if override != nil {
 		config = override.Copy()
 	} else if pool.BeforeConnect != nil { // such as passwords that rotate
 		if err := pool.BeforeConnect(ctx, config); err != nil {
-			return nil, fmt.Errorf("connect %s: %w: %w", role, claim.ErrTryAgain, err)
+			return nil, err
 		}
 	}
 	if config.ConnectTimeout <= 0 || config.ConnectTimeout > dialTimeout {
@@ -33,16 +33,33 @@ func (c *Client) dial(ctx context.Context, role string, override *pgx.ConnConfig
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "fencepost " + role
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, config)
+	return config, nil
+}
+
+// dial opens a connection of our own.
+func (c *Client) dial(ctx context.Context, role string) (*pgx.Conn, error) {
+	conn, err := c.tryDial(ctx, role)
 	if err != nil {
 		return nil, fmt.Errorf("connect %s: %w: %w", role, claim.ErrTryAgain, err)
 	}
-	if override == nil && pool.AfterConnect != nil {
-		if err := pool.AfterConnect(ctx, conn); err != nil {
+	return conn, nil
+}
+
+func (c *Client) tryDial(ctx context.Context, role string) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	config, err := c.ownConfig(ctx, role, nil)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if prepare := c.pool.Config().AfterConnect; prepare != nil { // such as SET ROLE
+		if err := prepare(ctx, conn); err != nil {
 			hangUp(conn)
-			return nil, fmt.Errorf("connect %s: %w: %w", role, claim.ErrTryAgain, err)
+			return nil, err
 		}
 	}
 	return conn, nil

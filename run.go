@@ -104,8 +104,8 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 	r.store = &store{
 		client:   c,
 		kinds:    c.kinds(),
-		exchange: &line{dial: func(ctx context.Context) (*pgx.Conn, error) { return c.dial(ctx, "exchange", nil) }},
-		keeper:   &line{dial: func(ctx context.Context) (*pgx.Conn, error) { return c.dial(ctx, "keeper", nil) }},
+		exchange: &line{dial: func(ctx context.Context) (*pgx.Conn, error) { return c.dial(ctx, "exchange") }},
+		keeper:   &line{dial: func(ctx context.Context) (*pgx.Conn, error) { return c.dial(ctx, "keeper") }},
 	}
 	r.poller = poller.New(poller.Config{
 		Interval: c.config.PollInterval,
@@ -116,7 +116,9 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		Logger:   c.config.Logger,
 	})
 	r.listener = notify.New(notify.Config{
-		Connect:   func(ctx context.Context) (*pgx.Conn, error) { return c.dial(ctx, "listener", c.config.ListenConfig) },
+		ConnConfig: func(ctx context.Context) (*pgx.ConnConfig, error) {
+			return c.ownConfig(ctx, "listener", c.config.ListenConfig)
+		},
 		Channel:   c.config.Schema,
 		Bell:      r.heard,
 		Connected: r.look,
