@@ -24,8 +24,24 @@ func TestHearsBellsOfAllForms(t *testing.T) {
 	if got.Queue != "a:b" || !got.Due.Equal(time.UnixMicro(1700000000123456)) {
 		t.Errorf("heard %v", got)
 	}
-	if n := e.log.count("notifications are heard"); n != 1 || e.log.count("") != 1 {
-		t.Errorf("want one line in the log, got:\n%s", e.log)
+
+	e.tick(t) // more proof is no news
+	ring(t, e.dsn, "fence post", "1:0:last")
+	wait(t, e.bells, "bell")
+	if n := e.log.count("notifications are heard"); n != 1 || e.log.count("") != 1 || len(e.changes) > 0 {
+		t.Errorf("want one change and one line in the log, got %d more changes and:\n%s", len(e.changes), e.log)
+	}
+}
+
+// The limit for LISTEN must not outlive it: it would end every connection.
+func TestLimitForListenEndsWithIt(t *testing.T) {
+	t.Parallel()
+	e := newEar(t, database(t), nil, 0)
+	running := make(chan bool, 1)
+	e.Listener.config.Connected = func() { running <- e.session.setup.Stop() }
+	e.run(t)
+	if wait(t, running, "connection") {
+		t.Error("the limit was still running after LISTEN")
 	}
 }
 
@@ -111,6 +127,22 @@ func TestOddNotificationsAreHarmless(t *testing.T) {
 	}
 	if len(e.changes) > 0 || len(e.attempts) != 1 {
 		t.Errorf("connected %d times; the log:\n%s", len(e.attempts), e.log)
+	}
+}
+
+// Only what this process rang proves that it hears.
+func TestStrangersProveNothing(t *testing.T) {
+	t.Parallel()
+	e := newEar(t, database(t), nil, 0)
+	e.run(t)
+	wait(t, e.looks, "connection")
+	for _, payload := range []string{"", "x", "0", "1"} {
+		ring(t, e.dsn, e.Own(), payload)
+	}
+	ring(t, e.dsn, "fence post", "1:0:q")
+	wait(t, e.bells, "bell")
+	if len(e.changes) > 0 {
+		t.Errorf("a stranger's bell changed what is known: %v", <-e.changes)
 	}
 }
 

@@ -195,14 +195,22 @@ func TestRecoversFromRefusedConnections(t *testing.T) {
 	dsn := database(t)
 	proxy := faultproxy.New(t, dsn)
 	e := newEar(t, dsn, proxy, 0)
-	proxy.Refuse()
 	e.runTicking(t)
+	e.hears(t, "before")
+	proxy.Refuse()
+	proxy.Cut()
 	e.isDeaf(t)
-	for range 4 {
+	for range 5 {
 		wait(t, e.attempts, "an attempt")
 	}
 	if n := e.log.count("cannot connect"); n != 1 {
 		t.Errorf("said %d times, want once:\n%s", n, e.log)
+	}
+	for range 100 { // ticks may reach the server by another way
+		e.Await(e.Expect())
+	}
+	if n := len(e.proof.waiting); n > 0 {
+		t.Errorf("waits for %d bells without a connection", n)
 	}
 	proxy.Accept(t)
 	e.hears(t, "after")
@@ -217,7 +225,7 @@ func TestFailingListenIsLoudAndPaced(t *testing.T) {
 	dsn := database(t)
 	proxy := faultproxy.New(t, dsn)
 	e := newEar(t, dsn, proxy, 0)
-	e.runTicking(t)
+	stop := e.runTicking(t)
 	e.hears(t, "before")
 
 	proxy.OnQuery(refuse)
@@ -243,6 +251,10 @@ func TestFailingListenIsLoudAndPaced(t *testing.T) {
 	}
 	proxy.OnQuery(nil)
 	e.hears(t, "after")
+	stop()
+	if next := e.pace.policy.NextBackOff(); next > 300*time.Millisecond {
+		t.Errorf("after a connection that lived the next pause is %v, want 250 ms ± 20 %%", next)
+	}
 }
 
 // B52: behind a pooler in transaction mode LISTEN works and nothing arrives.
