@@ -24,8 +24,8 @@ func goList(t *testing.T, args ...string) []string {
 func TestEmbeddersLinkFewModules(t *testing.T) {
 	t.Parallel()
 	want := []string{
-		module,
 		"github.com/cenkalti/backoff/v4",
+		module,
 		"github.com/jackc/pgpassfile",
 		"github.com/jackc/pgservicefile",
 		"github.com/jackc/pgx/v5",

@@ -160,9 +160,9 @@ func TestDatabaseOutOfReachEndsLeases(t *testing.T) {
 	if cause := receive(t, causes, "the end of the lease"); !errors.Is(cause, fencepost.ErrLeaseLost) {
 		t.Errorf("cause %v, want ErrLeaseLost", cause)
 	}
-	await(t, states, false)
 	proxy.Cut()
 	proxy.Resume()
+	await(t, states, false)
 	await(t, states, true)
 	enqueue(t, newClient(t, direct, fencepost.Config{}), fencepost.NewJob{Kind: "echo"})
 	receive(t, ran, "a job after the outage")

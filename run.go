@@ -37,6 +37,9 @@ const (
 // an outage of the database does not end it. A client runs once.
 func (c *Client) Run(ctx context.Context) error {
 	run, err := c.start(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil // stopped before it began
+	}
 	if err != nil {
 		return fmt.Errorf("fencepost run: %w", err)
 	}

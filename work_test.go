@@ -208,9 +208,12 @@ func TestRunChecksItsGround(t *testing.T) {
 	if err := client.Run(t.Context()); !errors.Is(err, fencepost.ErrSchema) || !strings.Contains(err.Error(), "fencepost migrate up --schema elsewhere") {
 		t.Errorf("without the tables: %v", err)
 	}
-	client = newClient(t, pool, fencepost.Config{})
+	config, states := hearing(fencepost.Config{})
+	client = newClient(t, pool, config)
 	fencepost.Handle(client, func(context.Context, *fencepost.Job[invoice]) error { return nil })
-	if err := work(t, client)(); err != nil {
+	stop := work(t, client)
+	await(t, states, true)
+	if err := stop(); err != nil {
 		t.Error(err)
 	}
 	if err := client.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "once") {

@@ -45,9 +45,10 @@ WHERE j.id = ANY (ARRAY(
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS c
         LIMIT $3::bigint))
-  -- The condition again, on the row itself: this is what makes two claims of
-  -- one job impossible, whatever was chosen above.
-  AND j.status = 'ready'
+  -- The state again, of the row itself: this is what makes two claims of one
+  -- job impossible, whatever was chosen above. Not "= 'ready'": on a table that
+  -- was never analysed the planner then reads all of the index of ready jobs.
+  AND j.status <> 'running'
 RETURNING j.id, j.fence, j.queue, j.kind, j.priority, j.payload, j.progress, j.run_at, j.created_at, j.attempts, j.max_attempts`
 
 // sqlNext says in how many microseconds the earliest ready job of the queue

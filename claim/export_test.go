@@ -18,6 +18,9 @@ const (
 	SQLExtend   = sqlExtend
 	SQLProgress = sqlProgress
 	SQLTick     = sqlTick
+	SQLPrune    = sqlPrune
+	SQLGet      = sqlGet
+	SQLList     = sqlList
 )
 
 var Statements = statements

@@ -73,8 +73,10 @@ WITH o AS MATERIALIZED (
 SELECT CASE
            WHEN d.id IS NOT NULL THEN 'stored'
            -- An earlier call whose answer was lost, or the handler's own transaction.
-           WHEN EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence) THEN 'stored'
-           WHEN EXISTS (SELECT FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence) THEN 'busy'
+           -- As scalars, not EXISTS, which the planner may turn into one hash of
+           -- the whole table.
+           WHEN (SELECT true FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence LIMIT 1) THEN 'stored'
+           WHEN (SELECT true FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence) THEN 'busy'
            ELSE 'lost'
        END,
        (SELECT count(*) FROM rung) -- or the bells would not be rung

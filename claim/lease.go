@@ -34,9 +34,11 @@ FROM o
 -- With the fence: one process may hold a job under a new fence while it still
 -- asks for the old one.
 WHERE NOT EXISTS (SELECT FROM moved AS m WHERE m.id = o.id AND m.fence = o.fence)
-  AND NOT EXISTS (SELECT FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence)
+  -- As scalars, not NOT EXISTS, which the planner may turn into one hash of
+  -- the whole table.
+  AND (SELECT true FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence) IS NULL
   -- Ended under this very fence: the claim is over, but nobody took it away.
-  AND NOT EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence)`
+  AND (SELECT true FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence LIMIT 1) IS NULL`
 
 // Extend moves the end of each lease to the given time from now, and returns
 // those claims that are over because the job is under another fence, or gone.

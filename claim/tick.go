@@ -74,7 +74,9 @@ SELECT q.name,
                             WHERE j.status = 'running' AND j.lease_until >= (SELECT clock_timestamp()))
                            - clock_timestamp()) * 1000000)::bigint,
        (SELECT count(*) FROM l),
-       EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.keep_until < (SELECT clock_timestamp())),
+       -- By min, not EXISTS: that would read the whole table for a row that is
+       -- most often not there.
+       coalesce((SELECT min(f.keep_until) FROM {{schema}}.finished AS f) < clock_timestamp(), false),
        clock_timestamp(),
        (SELECT count(*) FROM rung)
 FROM unnest($1::text[]) AS q (name)`

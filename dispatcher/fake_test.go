@@ -19,7 +19,7 @@ type table struct {
 	mu     sync.Mutex
 	lease  time.Duration
 	jobs   map[int64]*job
-	order  []int64
+	live   []int64 // in the order of their insertion
 	lastID int64
 	fence  int64
 	log    []claim.Outcome // every outcome that was stored
@@ -65,7 +65,7 @@ func (tb *table) insert(queue, kind string, n int) (first int64) {
 	for range n {
 		tb.lastID++
 		tb.jobs[tb.lastID] = &job{row: claim.Row{ID: tb.lastID, Queue: queue, Kind: kind}}
-		tb.order = append(tb.order, tb.lastID)
+		tb.live = append(tb.live, tb.lastID)
 	}
 	return tb.lastID - int64(n) + 1
 }
@@ -112,10 +112,11 @@ func (tb *table) claim(w dispatcher.Want) (c claim.Claimed) {
 	defer tb.mu.Unlock()
 	tb.claims++
 	now := time.Now()
-	for _, id := range tb.order {
+	tb.live = slices.DeleteFunc(tb.live, func(id int64) bool { return tb.jobs[id].ended != "" })
+	for _, id := range tb.live {
 		j := tb.jobs[id]
 		held := !j.until.IsZero() && now.Before(j.until)
-		if j.row.Queue != w.Queue || j.ended != "" || held {
+		if j.row.Queue != w.Queue || held {
 			continue
 		}
 		if wait := j.dueAt.Sub(now); wait > 0 || len(c.Rows) == w.Limit {

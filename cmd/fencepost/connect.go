@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ func (a *app) config() (*pgxpool.Config, error) {
 	}
 	config, err := pgxpool.ParseConfig(a.databaseURL)
 	if err != nil || hidesPassword(a.databaseURL) {
-		return nil, usage("the database URL (not shown, it may hold a password) is neither postgres://user:password@host:port/database nor host=... dbname=...; in a URL, write special characters of a password as %%2F for /, %%40 for @, %%3A for : and so on")
+		return nil, usage("the database URL (not shown, it may hold a password) cannot be read; it must be like postgres://user@host:5432/database or host=... dbname=..., and in a URL special characters of a password are written %%2F for /, %%40 for @, %%3A for : and so on")
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = dialTimeout
@@ -98,8 +99,10 @@ func (a *app) withConn(ctx context.Context, do func(*pgx.Conn) error) (err error
 }
 
 func cannotConnect(err error) error {
-	// pgx puts each address it has tried on a line of its own.
-	return fmt.Errorf("%w: %s", errConnect, strings.Join(strings.Fields(err.Error()), " "))
+	// pgx puts each address that it has tried on a line of its own, and tries
+	// some twice, with and without TLS.
+	tried := strings.Split(err.Error(), "\n\t")
+	return fmt.Errorf("%w: %s", errConnect, strings.Join(slices.Compact(tried), " "))
 }
 
 // secret finds the passwords of URLs and of keyword strings. What looks like

@@ -61,7 +61,9 @@ func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 	code := exitCode(err)
 	if code != exitOK {
 		for line := range strings.Lines(redact(err.Error())) {
-			fmt.Fprintln(stderr, "fencepost:", printable(strings.TrimRight(line, "\n")))
+			if line = strings.TrimSpace(line); line != "" {
+				fmt.Fprintln(stderr, "fencepost:", printable(line))
+			}
 		}
 	}
 	return code

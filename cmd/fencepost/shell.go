@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,10 +19,11 @@ import (
 )
 
 const (
-	// grace is how long a process group has between TERM and KILL, and what a
-	// command has left behind between its end and KILL. It must be shorter
-	// than the client's hard stop (5 s), so that a stop waits for the KILL.
-	grace = 3 * time.Second
+	// killAfter is how long a process group has between TERM and KILL, and at
+	// most what a command has left behind, between its end and KILL. It must
+	// be shorter than the client's hard stop (5 s), so that a stop waits for
+	// the KILL.
+	killAfter = 3 * time.Second
 	// maxTail is how much of a failed command's standard error is kept.
 	maxTail = 4 << 10
 
@@ -36,19 +38,12 @@ type shell struct {
 	stdout io.Writer
 	stderr io.Writer
 	snooze time.Duration
+	grace  time.Duration
 }
 
-// run is the handler. It returns when no process of the job's group is left.
-func (s *shell) run(ctx context.Context, job *fencepost.Job[json.RawMessage]) error {
-	group, err := newGroup()
-	if err != nil {
-		return err
-	}
-	defer group.end()
-	stderr := &tail{also: s.stderr}
-	cmd := exec.CommandContext(ctx, "sh", "-c", s.line)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job.Payload), s.stdout, stderr
-	cmd.Env = append(slices.Clip(s.env),
+// handle is the handler of every kind.
+func (s *shell) handle(ctx context.Context, job *fencepost.Job[json.RawMessage]) error {
+	return s.run(ctx, job.Payload,
 		"FENCEPOST_JOB_ID="+strconv.FormatInt(job.ID, 10),
 		"FENCEPOST_KIND="+job.Kind,
 		"FENCEPOST_QUEUE="+job.Queue,
@@ -56,17 +51,48 @@ func (s *shell) run(ctx context.Context, job *fencepost.Job[json.RawMessage]) er
 		"FENCEPOST_FENCE="+strconv.FormatInt(job.Fence, 10),
 		"FENCEPOST_KEY="+job.Key(),
 	)
-	cmd.Cancel = group.terminate
-	// How long to wait, after ctx has ended or the command has, for whoever
-	// still holds its output open.
-	cmd.WaitDelay = grace
+}
+
+// run runs the command once. When it returns, no process of the command's
+// group is left.
+func (s *shell) run(ctx context.Context, stdin []byte, env ...string) error {
+	group, err := newGroup()
+	if err != nil {
+		return err
+	}
+	defer group.end()
+	// Every process of the group inherits the one end of this pipe: the other
+	// is at its end when all of them are.
+	all, member, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	stderr := &tail{also: s.stderr}
+	cmd := exec.CommandContext(ctx, "sh", "-c", s.line)
+	cmd.Env = append(slices.Clip(s.env), env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), s.stdout, stderr
+	cmd.ExtraFiles = []*os.File{member}
 	group.adopt(cmd)
-	if err := cmd.Start(); err != nil {
+	stopped := false
+	cmd.Cancel = func() error {
+		stopped = true
+		return errors.Join(all.SetReadDeadline(time.Now().Add(s.grace)), group.terminate())
+	}
+	// How long to wait, once ctx or the command has ended, for whoever still
+	// holds its input or errors open.
+	cmd.WaitDelay = s.grace
+	err = cmd.Start()
+	member.Close()
+	if err != nil {
 		return fmt.Errorf("start the command: %w", err)
 	}
 	err = cmd.Wait()
 	if cmd.ProcessState == nil {
 		return fmt.Errorf("wait for the command: %w", err)
+	}
+	if stopped { // the command may be gone already, its children not
+		_, _ = io.Copy(io.Discard, all)
 	}
 	return s.verdict(cmd.ProcessState, stderr.String())
 }

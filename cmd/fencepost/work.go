@@ -77,9 +77,12 @@ func (a *app) workCommand() *cobra.Command {
 			probe.end()
 			config.Schema = a.schema
 			config.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
-			shell := &shell{line: line, env: withoutSecrets(a.env), stdout: a.stdout, stderr: a.stderr, snooze: snooze}
+			shell := &shell{
+				line: line, env: withoutSecrets(a.env), stdout: a.stdout, stderr: a.stderr,
+				snooze: snooze, grace: killAfter,
+			}
 			return a.withPool(cmd.Context(), func(pool *pgxpool.Pool) error {
-				return work(cmd.Context(), pool, config, kinds, shell.run)
+				return work(cmd.Context(), pool, config, kinds, shell.handle)
 			})
 		},
 	}
