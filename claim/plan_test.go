@@ -1,0 +1,164 @@
+package claim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-go/fencepost/claim"
+)
+
+// Every statement is one that this server understands.
+func TestEveryStatementPrepares(t *testing.T) {
+	t.Parallel()
+	for _, schema := range []string{schema, awkward} {
+		b := setUpIn(t, schema)
+		for i, statement := range claim.Statements {
+			if _, err := b.conn.PgConn().Prepare(b.ctx, fmt.Sprint("statement", i), b.SQL(statement), nil); err != nil {
+				t.Errorf("%v, in:\n%s", err, statement)
+			}
+		}
+	}
+}
+
+// plan is a node of what EXPLAIN (FORMAT JSON) prints.
+type plan struct {
+	Type     string `json:"Node Type"`
+	Relation string `json:"Relation Name"`
+	Cond     string `json:"Index Cond"`
+	Filter   string
+	Plans    []plan
+}
+
+// whole collects the nodes that read a whole table or index: how much they
+// cost grows with every row, whatever is joined to them. What a condition on
+// an index picks costs as much as the rows that it picks.
+func (p plan) whole() (found []string) {
+	if p.Type == "Limit" && p.Plans[0].Type == "Index Only Scan" && p.Plans[0].Filter == "" {
+		return nil // the first entry of an index
+	}
+	switch p.Type {
+	case "Seq Scan":
+		if p.Relation != "queues" { // it has a row per queue
+			found = append(found, p.Type+" on "+p.Relation)
+		}
+	case "Index Scan", "Index Only Scan", "Bitmap Index Scan":
+		if p.Cond == "" {
+			found = append(found, p.Type+" without a condition")
+		}
+	}
+	for _, child := range p.Plans {
+		found = append(found, child.whole()...)
+	}
+	return found
+}
+
+// At 200,000 rows, analysed or never, no hot statement reads the whole table
+// under the plan that is made once and kept, whatever its parameters.
+func TestPlansReadNoWholeTable(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	b.exec("ALTER TABLE {{schema}}.jobs SET (autovacuum_enabled = off)")
+	b.exec("ALTER TABLE {{schema}}.finished SET (autovacuum_enabled = off)")
+	b.exec("SET synchronous_commit = off")
+	b.exec(`INSERT INTO {{schema}}.jobs (kind, run_at, status, attempts, lease_until, worker_id)
+		SELECT 'kind ' || n % 5, now() + (n - 100000) * interval '1 second',
+			CASE WHEN running THEN 'running' ELSE 'ready' END, running::int, CASE WHEN running THEN now() + n * interval '1 ms' END,
+			CASE WHEN running THEN 'worker ' || n % 20 END
+		FROM generate_series(1, 200000) AS n, LATERAL (SELECT n % 100 = 0 AS running) AS r`)
+	b.exec(`INSERT INTO {{schema}}.finished (id, fence, run_at, created_at, keep_until, attempts, max_attempts, snoozes, priority, status, queue, kind, payload)
+		SELECT n, n, now(), now(), now() + n * interval '1 second', 1, 1, 0, 0, 'done', 'default', 'test', '{}' FROM generate_series(1, 30000) AS n`)
+
+	ids := ask[string](b, "SELECT array_agg(id)::text FROM (SELECT id FROM {{schema}}.jobs WHERE status = 'running' LIMIT 100) AS x")
+	array := func(element string) string {
+		return "array_fill(" + element + ", ARRAY[100])"
+	}
+	type statement struct{ name, sql, arguments string }
+	finish := "'" + ids + "', " + array("1::bigint") + ", " + array("'retry'::text") + ", " + array("1::bigint") + ", " + array("''::text")
+	tick := "'{default,other}', NULL, 500, 'own', 'token'"
+	statements := []statement{
+		{"claim", b.SQL(claim.SQLClaim), "'default', NULL, 100, 30000000, 'worker'"},
+		{"claim of kinds", b.SQL(claim.SQLClaim), "'default', '{kind 1,kind 2}', 100, 30000000, 'worker'"},
+		{"next", b.SQL(claim.SQLNext), "'default', NULL"},
+		{"finish", b.SQL(claim.SQLFinish), finish},
+		{"extend", b.SQL(claim.SQLExtend), "'" + ids + "', " + array("1::bigint") + ", 30000000"},
+		{"tick", b.SQL(claim.SQLTick), tick},
+		{"complete", b.SQL(claim.SQLComplete), "1, 1"},
+		{"progress", b.SQL(claim.SQLProgress), "1, 1, '{}'"},
+		{"prune", b.SQL(claim.SQLPrune), "1000"},
+		{"get", b.SQL(claim.SQLGet), "1"},
+	}
+	// What the test must see: an UPDATE that joins what it picked, an EXISTS that
+	// becomes a hash of the table, and the temptation of a partial index.
+	bad := []statement{
+		{"claim by a join", claim.Mutant(t, schema, claim.SQLClaim,
+			"worker_id = $5::text\nWHERE j.id = ANY (ARRAY(", "worker_id = $5::text\nFROM (",
+			"LIMIT $3::bigint))", "LIMIT $3::bigint) AS picked WHERE j.id = picked.id").SQL(claim.SQLClaim), statements[0].arguments},
+		{"EXISTS in finish", claim.Mutant(t, schema, claim.SQLFinish,
+			"(SELECT true FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence LIMIT 1)",
+			"EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence)").SQL(claim.SQLFinish), finish},
+		{"EXISTS in tick", claim.Mutant(t, schema, claim.SQLTick,
+			"coalesce((SELECT min(f.keep_until) FROM {{schema}}.finished AS f) < clock_timestamp(), false)",
+			"EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.keep_until < (SELECT clock_timestamp()))").SQL(claim.SQLTick), tick},
+	}
+	if ask[int](b, "SELECT current_setting('server_version_num')::int") < 170000 { // later planners know better
+		bad = append(bad, statement{"claim of what is ready", claim.Mutant(t, schema, claim.SQLClaim,
+			"j.status <> 'running'", "j.status = 'ready'").SQL(claim.SQLClaim), statements[0].arguments})
+	}
+	seen := make(map[string]bool)
+
+	b.exec("SET plan_cache_mode = force_generic_plan")
+	b.exec("SET jit = off")
+	for _, state := range []string{"never analysed", "analysed"} {
+		if state == "analysed" {
+			b.exec("ANALYZE {{schema}}.jobs")
+			b.exec("ANALYZE {{schema}}.finished")
+		}
+		for _, s := range statements {
+			if whole := b.explain(s.sql, s.arguments).whole(); len(whole) > 0 {
+				t.Errorf("%s, %s: %v, in\n%s", s.name, state, whole, b.explainText(s.sql, s.arguments))
+			}
+		}
+		for _, s := range bad {
+			if len(b.explain(s.sql, s.arguments).whole()) > 0 {
+				seen[s.name] = true
+			}
+		}
+	}
+	for _, s := range bad {
+		if !seen[s.name] {
+			t.Errorf("the test does not see what is wrong with %s:\n%s", s.name, b.explainText(s.sql, s.arguments))
+		}
+	}
+}
+
+// explain returns the plan that the server keeps for a statement.
+func (b *bench) explain(sql, arguments string) plan {
+	b.t.Helper()
+	var tops []struct{ Plan plan }
+	if err := json.Unmarshal([]byte(b.explainAs("(FORMAT JSON)", sql, arguments)), &tops); err != nil {
+		b.t.Fatal(err)
+	}
+	return tops[0].Plan
+}
+
+// explainText is the same for people.
+func (b *bench) explainText(sql, arguments string) string {
+	b.t.Helper()
+	return b.explainAs("(COSTS off)", sql, arguments)
+}
+
+func (b *bench) explainAs(options, sql, arguments string) string {
+	b.t.Helper()
+	script := "PREPARE explained AS " + sql + "; EXPLAIN " + options + " EXECUTE explained (" + arguments + "); DEALLOCATE explained"
+	results, err := b.conn.PgConn().Exec(b.ctx, script).ReadAll()
+	if err != nil {
+		b.t.Fatalf("%v, in:\n%s", err, sql)
+	}
+	var lines []string
+	for _, row := range results[1].Rows {
+		lines = append(lines, string(row[0]))
+	}
+	return strings.Join(lines, "\n")
+}
