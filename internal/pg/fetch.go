@@ -63,7 +63,7 @@ func fetched(ctx context.Context, o Options, own *owner) (installation, error) {
 		}
 	}
 	if len(fitting) == 0 {
-		return installation{}, fmt.Errorf("no package is known for %s/%s", runtime.GOOS, runtime.GOARCH)
+		return installation{}, fmt.Errorf("no package of such a version is known for %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
 	cache, err := cacheDir(own)
 	if err != nil {
