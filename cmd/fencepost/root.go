@@ -73,6 +73,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.workCommand(),
 		a.listCommand(),
 		a.showCommand(),
+		a.demoCommand(),
 		a.versionCommand(),
 	)
 	return root
