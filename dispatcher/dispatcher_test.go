@@ -182,6 +182,9 @@ func TestStuckHandlers(t *testing.T) {
 				if row.Kind == "stuck" && row.Attempt == 1 {
 					<-release
 				}
+				if row.Kind == "long" {
+					<-time.After(time.Second)
+				}
 				return nil
 			},
 		})
@@ -209,6 +212,13 @@ func TestStuckHandlers(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
+		tb.insert("q", "long", 10)
+		w.Wake("q")
+		pass(500 * time.Millisecond)
+		if n := tb.held(); n != 2 {
+			t.Errorf("%d jobs run at once after the stuck ones have returned, want 2", n)
+		}
+		pass(time.Minute)
 		w.mustStop()
 	})
 }

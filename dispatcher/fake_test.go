@@ -152,6 +152,18 @@ func (tb *table) verbs(id int64) (verbs []claim.Verb) {
 	return verbs
 }
 
+// held is how many leases have not run out.
+func (tb *table) held() (n int) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	for _, j := range tb.jobs {
+		if time.Now().Before(j.until) {
+			n++
+		}
+	}
+	return n
+}
+
 func (tb *table) claimed() int {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()

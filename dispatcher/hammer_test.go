@@ -186,7 +186,7 @@ func TestHammer(t *testing.T) {
 
 func TestHammerStops(t *testing.T) {
 	t.Parallel()
-	for range 30 {
+	for range 15 {
 		h := newHammer()
 		for _, q := range h.queues {
 			h.insert(q.Name, "k", 500)

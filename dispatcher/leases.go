@@ -55,7 +55,7 @@ func extendTime(term time.Duration) time.Duration { return min(term/3, 5*time.Se
 
 func (l *leases) add(h *held) {
 	l.held[h.lease] = h
-	l.look = earliest(l.look, earliest(h.since.Add(l.term/3), h.stuckAt))
+	l.look = earliest(l.look, h.since.Add(l.term/3)) // nobody is stuck before
 }
 
 // drop forgets a lease whose job the database has taken back.

@@ -175,6 +175,8 @@ var leaseScripts = map[string]string{
 		failing   => true
 		at 6s     => stuck 2
 		failing   => false
+		add 3
+		failing   => false
 	`,
 }
 

@@ -80,6 +80,14 @@ func TestStopReturnsWhatAClaimInFlightBrings(t *testing.T) {
 			<-time.After(time.Second)
 			return ctx.Err() // not cancelled by the stop
 		}
+		failed := false
+		s.onFinish = func(context.Context, []claim.Outcome) error {
+			if !failed {
+				failed = true
+				return claim.ErrTryAgain // Run has to try again
+			}
+			return nil
+		}
 		w := start(t, s, dispatcher.Config{Handle: sleeper(0)})
 		synctest.Wait()
 		w.mustStop()

@@ -62,7 +62,7 @@ func TestOutcomes(t *testing.T) {
 		"panic with an error":            {handle: panics(errPlain), verb: claim.Retry, delay: curve, texts: []string{"panic: boom", "panics.func"}},
 		"panic with nil":                 {handle: panics(nil), verb: claim.Retry, delay: curve, texts: []string{"panic: panic called with nil", "panics.func"}},
 		"panic with a verdict":           {handle: panics(Dead(errPlain)), verb: claim.Retry, delay: curve, texts: []string{"panic: boom", "panics.func"}},
-		"runtime error":                  {handle: func(context.Context) error { var m map[int]int; m[1] = 1; return nil }, verb: claim.Retry, delay: curve, texts: []string{"nil map", "TestOutcomes.func"}},
+		"runtime error":                  {handle: func(context.Context) error { var v any = 1; return v.(error) }, verb: claim.Retry, delay: curve, texts: []string{"interface conversion", "TestOutcomes.func"}},
 		"Goexit":                         {handle: func(context.Context) error { runtime.Goexit(); return nil }, verb: claim.Retry, delay: curve, texts: []string{"runtime.Goexit", "TestOutcomes.func"}},
 		"an error that is a nil pointer": {handle: returns((*typedNil)(nil)), verb: claim.Retry, delay: curve, texts: []string{"nil"}},
 		"an error that panics":           {handle: returns(bomb{}), verb: claim.Retry, delay: curve, texts: []string{"in Error"}},
