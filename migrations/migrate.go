@@ -180,11 +180,8 @@ func (m Migration) forget(schema string) string {
 // creates: IF NOT EXISTS asks for the right to create even when there is
 // nothing to do.
 func prepare(ctx context.Context, tx pgx.Tx, schema string) error {
-	var hasSchema, hasTable bool
-	err := tx.QueryRow(ctx, `SELECT
-		EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text),
-		EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = $1::text AND tablename = 'schema_migrations')`,
-		schema).Scan(&hasSchema, &hasTable)
+	var hasSchema bool
+	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)", schema).Scan(&hasSchema)
 	if err != nil {
 		return err
 	}
@@ -193,10 +190,10 @@ func prepare(ctx context.Context, tx pgx.Tx, schema string) error {
 			return fmt.Errorf("create schema %q (or have it created by someone who may, owned by this role): %w", schema, err)
 		}
 	}
-	if !hasTable {
-		return run(ctx, tx, fill(sqlCreateTable, schema))
+	if has, err := hasBooks(ctx, tx, schema); err != nil || has {
+		return err
 	}
-	return nil
+	return run(ctx, tx, fill(sqlCreateTable, schema))
 }
 
 // run executes a script of several statements.

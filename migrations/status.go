@@ -85,15 +85,24 @@ func Check(ctx context.Context, db Querier, schema string) error {
 
 // version returns the newest applied version, 0 if there is none.
 func version(ctx context.Context, db Querier, schema string) (int, error) {
-	// to_regclass first: reading a table that does not exist would end the
-	// transaction in which this may run.
-	var has bool
-	if err := db.QueryRow(ctx, "SELECT pg_catalog.to_regclass($1::text) IS NOT NULL", fill("{{schema}}.schema_migrations", schema)).Scan(&has); err != nil || !has {
+	// Look first: reading a table that does not exist would end the transaction
+	// in which this may run.
+	has, err := hasBooks(ctx, db, schema)
+	if err != nil || !has {
 		return 0, err
 	}
 	var v int
-	err := db.QueryRow(ctx, fill("SELECT coalesce(max(version), 0) FROM {{schema}}.schema_migrations", schema)).Scan(&v)
+	err = db.QueryRow(ctx, fill("SELECT coalesce(max(version), 0) FROM {{schema}}.schema_migrations", schema)).Scan(&v)
 	return v, err
+}
+
+// hasBooks reports whether the bookkeeping table is there. It reads the
+// catalog with a snapshot. to_regclass would answer from this session's cache,
+// which may not have heard of what another migrator has just committed.
+func hasBooks(ctx context.Context, db Querier, schema string) (has bool, err error) {
+	err = db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_tables
+		WHERE schemaname = $1::text AND tablename = 'schema_migrations')`, schema).Scan(&has)
+	return has, err
 }
 
 // missing reports that the bookkeeping table, or its schema, does not exist.

@@ -1,0 +1,22 @@
+package migrations
+
+import (
+	"io/fs"
+	"testing"
+)
+
+// LockStatement takes the lock of the migrators of the schema $1.
+const LockStatement = sqlLock
+
+// Replace makes the given files the migrations of this program for the rest
+// of the test, which must not be parallel: the list is one for all.
+func Replace(t *testing.T, files fs.FS) {
+	t.Helper()
+	before, latest := all, Latest
+	t.Cleanup(func() { all, Latest = before, latest })
+	all = load(files)
+	Latest = all[len(all)-1].Version
+}
+
+// Files are the real migrations.
+func Files() fs.FS { return files }

@@ -1,0 +1,168 @@
+package migrations_test
+
+import (
+	"context"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/fencepost-go/fencepost/migrations"
+)
+
+// Down takes back what Up made, and a second Up makes the same again.
+func TestUpDownUp(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	if applied := b.up(schema); len(applied) != migrations.Latest || applied[0].Version != 1 || applied[0].Name != "queue" {
+		t.Errorf("the first Up applied %+v", applied)
+	}
+	first, books := b.catalog(schema), b.books(schema)
+	for _, part := range []string{"relation jobs", "relation finished", "relation queues", "view all_jobs", "trigger CREATE TRIGGER bell", ".ring("} {
+		if !strings.Contains(first, part) {
+			t.Errorf("the catalog has no %q", part)
+		}
+	}
+	if applied := b.up(schema); applied != nil {
+		t.Errorf("the second Up applied %+v", applied)
+	}
+	reverted, err := migrations.Down(b.ctx, b.conn, schema, 0)
+	if err != nil || len(reverted) != migrations.Latest || reverted[len(reverted)-1].Version != 1 {
+		t.Errorf("Down reverted %+v, %v", reverted, err)
+	}
+	if left := b.catalog(schema); left != "" {
+		t.Errorf("Down left behind:\n%s", left)
+	}
+	expect(b, true, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema)
+	if reverted, err := migrations.Down(b.ctx, b.conn, schema, 0); err != nil || reverted != nil {
+		t.Errorf("a second Down reverted %+v, %v", reverted, err)
+	}
+	b.up(schema)
+	if second := b.catalog(schema); second != first {
+		t.Errorf("up, down, up gives\n%s\ninstead of\n%s", second, first)
+	}
+	if second := b.books(schema); second != books {
+		t.Errorf("up, down, up gives the books\n%s\ninstead of\n%s", second, books)
+	}
+}
+
+func TestDownRefusesWhatItCannotKnow(t *testing.T) {
+	t.Parallel()
+	b := migrated(t)
+	for _, to := range []int{-1, migrations.Latest + 1} {
+		if _, err := migrations.Down(b.ctx, b.conn, schema, to); err == nil {
+			t.Errorf("down to version %d: no error", to)
+		}
+	}
+	before := b.catalog(schema)
+	b.script("INSERT INTO fencepost.schema_migrations (version, name, checksum, oldest_code) VALUES (1000, 'future', '', 1)")
+	if _, err := migrations.Down(b.ctx, b.conn, schema, 0); err == nil || !strings.Contains(err.Error(), "1000") {
+		t.Errorf("down from a version of the future: %v", err)
+	}
+	if after := b.catalog(schema); after != before {
+		t.Error("a Down that failed changed something")
+	}
+	if applied, err := migrations.Up(b.ctx, b.conn, schema); err != nil || applied != nil {
+		t.Errorf("up on a newer schema: %v, %v", applied, err)
+	}
+}
+
+// A schema that is up to date is left alone by Up: it waits for no lock, not
+// even one of the migrators, and only reads the version.
+func TestUpToDateSchemaNeedsNoLock(t *testing.T) {
+	t.Parallel()
+	b := migrated(t)
+	holder := b.connect()
+	tx, err := holder.Begin(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(b.ctx, migrations.LockStatement, schema); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(b.ctx, "LOCK TABLE fencepost.jobs, fencepost.finished, fencepost.queues"); err != nil {
+		t.Fatal(err)
+	}
+	b.script("SET default_transaction_read_only = on; SET lock_timeout = '1ms'")
+	if applied := b.up(schema); applied != nil {
+		t.Errorf("applied %+v", applied)
+	}
+	if err := tx.Rollback(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withSecond adds a migration that needs the strongest lock on jobs.
+func withSecond(t *testing.T, oldestCode string) fs.FS {
+	t.Helper()
+	files := fstest.MapFS{
+		"sql/002_extra.up.sql":   {Data: []byte("-- oldest code: " + oldestCode + "\nALTER TABLE {{schema}}.jobs ADD COLUMN extra integer;\n")},
+		"sql/002_extra.down.sql": {Data: []byte("ALTER TABLE {{schema}}.jobs DROP COLUMN extra;\n")},
+	}
+	for _, name := range []string{"sql/001_queue.up.sql", "sql/001_queue.down.sql"} {
+		data, err := fs.ReadFile(migrations.Files(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = &fstest.MapFile{Data: data}
+	}
+	return files
+}
+
+// B105: a transaction that has read jobs is open. DDL does not queue up behind
+// it for long, with everybody else behind the DDL: it steps back and comes
+// again, and the table stays in use.
+func TestDDLDoesNotStopTheTable(t *testing.T) { // not parallel: it replaces the migrations
+	b := migrated(t)
+	migrations.Replace(t, withSecond(t, "1"))
+	dump, err := b.connect().Begin(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dump.Exec(b.ctx, "SELECT count(*) FROM fencepost.jobs"); err != nil {
+		t.Fatal(err)
+	}
+	migrator, user := b.connect(), b.connect()
+	type answer struct {
+		applied []migrations.Migration
+		err     error
+	}
+	up := make(chan answer, 1)
+	go func() {
+		applied, err := migrations.Up(b.ctx, migrator, schema)
+		up <- answer{applied, err}
+	}()
+	for range 2 {
+		b.until("the migrator waits for the table", "SELECT "+waiting+" > 0")
+		// Behind the waiting DDL this waits too, but no longer than DDL may.
+		ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+		if _, err := user.Exec(ctx, "INSERT INTO fencepost.jobs (kind) VALUES ('test')"); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		b.until("the migrator steps back", "SELECT "+waiting+" = 0")
+	}
+	select {
+	case got := <-up:
+		t.Fatalf("gave up or went through: %+v", got)
+	default:
+	}
+	if err := dump.Rollback(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+	got := <-up
+	if got.err != nil || len(got.applied) != 1 || got.applied[0].Version != 2 {
+		t.Errorf("applied %+v, %v", got.applied, got.err)
+	}
+	expect(b, int64(2), "SELECT count(extra) + count(*) FROM fencepost.jobs")
+
+	// Stepwise down and up again.
+	if reverted, err := migrations.Down(b.ctx, b.conn, schema, 1); err != nil || len(reverted) != 1 || reverted[0].Version != 2 {
+		t.Errorf("down to version 1 reverted %+v, %v", reverted, err)
+	}
+	expect(b, int64(2), "SELECT count(*) FROM fencepost.jobs")
+	if applied := b.up(schema); len(applied) != 1 {
+		t.Errorf("applied %+v", applied)
+	}
+}
