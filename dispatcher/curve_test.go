@@ -41,6 +41,22 @@ func TestJitterSpreadsTheDelays(t *testing.T) {
 	}
 }
 
+func TestABaseAboveTheCapCountsAsTheCap(t *testing.T) {
+	for _, base := range []time.Duration{2 * time.Minute, math.MaxInt64} {
+		seen := map[time.Duration]bool{}
+		for range 100 {
+			got := dispatcher.Curve{Base: base, Cap: time.Minute}.Delay(1)
+			if got < 48*time.Second || got > time.Minute {
+				t.Fatalf("base %v: %v", base, got)
+			}
+			seen[got] = true
+		}
+		if len(seen) < 10 {
+			t.Errorf("base %v: no jitter", base)
+		}
+	}
+}
+
 func TestADelayNeverOverflows(t *testing.T) {
 	for _, base := range []time.Duration{math.MinInt64, -1, 0, 1, time.Millisecond, 24 * time.Hour, math.MaxInt64} {
 		for _, limit := range []time.Duration{0, 1, time.Second, 48 * time.Hour, math.MaxInt64} {
