@@ -5,13 +5,17 @@ import (
 	"time"
 )
 
+// drift is the largest difference between two readings that is not called a
+// step: clocks run at slightly different speeds, and are set right gently.
+const drift = time.Second
+
 // Clock relates the clock of the database to the monotonic clock of this
 // process. The zero value is ready; it may be used from any goroutine.
 //
 // Of one reading of the database's clock we know only that it was taken
 // between the sending of the question and the arrival of the answer. So the
 // difference between the clocks is kept as a range: readings narrow it, and
-// one that does not fit shows that a clock has stepped.
+// one that does not fit shows that a clock has drifted or stepped.
 type Clock struct {
 	mu       sync.Mutex
 	seen     bool
@@ -23,8 +27,9 @@ type Clock struct {
 // Observe takes one reading of the database's clock, made for a question that
 // was sent and answered at the given times of ours, which must be readings of
 // time.Now. The result is how far the database's clock must have stepped
-// against ours since the readings before: positive if forward, 0 if they all
-// agree. A slow round trip is never taken for a step.
+// against ours since the readings before: positive if forward, and 0 for a
+// second or less, which is followed without a word. A slow round trip is never
+// taken for a step.
 func (c *Clock) Observe(db, sent, received time.Time) (jump time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,6 +49,9 @@ func (c *Clock) Observe(db, sent, received time.Time) (jump time.Duration) {
 		low, top = max(low, c.low), min(top, c.top)
 	}
 	c.low, c.top = low, top
+	if jump.Abs() <= drift {
+		return 0
+	}
 	return jump
 }
 

@@ -53,7 +53,16 @@ func TestClock(t *testing.T) {
 			{ahead: 0, out: ms, back: ms},
 			{ahead: ms, out: ms, back: ms, off: ms},
 			{ahead: 2 * ms, out: ms, back: ms, off: ms},
-			{ahead: 5 * ms, out: ms, back: ms, jump: 3 * ms, off: ms},
+			{ahead: 5 * ms, out: ms, back: ms, off: ms},
+			{ahead: 500 * ms, out: ms, back: ms, off: ms},
+			{ahead: 0, out: ms, back: ms, off: ms},
+		}},
+		{"a second is drift, more is a step", []trip{
+			{},
+			{ahead: time.Second},
+			{ahead: 0},
+			{ahead: time.Second + 1, jump: time.Second + 1},
+			{ahead: 0, jump: -time.Second - 1},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
