@@ -172,8 +172,12 @@ func (r *running) look() {
 	r.poller.TickNow()
 }
 
-// heard is called for each bell.
+// heard is called for each bell, also for those of queues worked elsewhere:
+// alarms for them must not pile up here.
 func (r *running) heard(b notify.Bell) {
+	if _, ours := r.client.config.Queues[b.Queue]; !ours {
+		return
+	}
 	if b.Due.IsZero() {
 		r.dispatcher.Wake(b.Queue)
 		return
@@ -185,9 +189,10 @@ func (r *running) heard(b notify.Bell) {
 	}
 }
 
-// tick is the one statement of the poller.
+// tick is the one statement of the poller. A stop does not cancel it: that
+// would cost the connection over which the last outcomes are to be stored.
 func (r *running) tick(ctx context.Context) (poller.Look, error) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	defer cancel()
 	c := r.client
 	request := claim.TickRequest{
