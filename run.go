@@ -44,22 +44,40 @@ func (c *Client) Run(ctx context.Context) error {
 		return fmt.Errorf("fencepost run: %w", err)
 	}
 	defer run.close()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return run.dispatcher.Run(ctx) })
-	group.Go(func() error { return ending(ctx, "listener", run.listener.Run(ctx)) })
-	group.Go(func() error { return ending(ctx, "poller", run.poller.Run(ctx)) })
-	if err := group.Wait(); err != nil {
+	err = together(ctx,
+		loop{"dispatcher", run.dispatcher.Run},
+		loop{"listener", run.listener.Run},
+		loop{"poller", run.poller.Run})
+	if err != nil {
 		return fmt.Errorf("fencepost run: %w", err)
 	}
 	return nil
 }
 
-// ending judges the end of a loop that ends only with its context.
-func ending(ctx context.Context, loop string, err error) error {
-	if ctx.Err() != nil {
-		return nil
+// loop is a part that runs until its context is done.
+type loop struct {
+	name string
+	run  func(context.Context) error
+}
+
+// together runs the loops until ctx is done and all have returned. One that
+// ends before, with or without an error, stops the others: a process that
+// works with a part missing looks healthy and is not.
+func together(ctx context.Context, loops ...loop) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range loops {
+		group.Go(func() error {
+			err := l.run(ctx)
+			if err == nil && ctx.Err() == nil {
+				err = errors.New("ended by itself")
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", l.name, err)
+			}
+			return nil
+		})
 	}
-	return fmt.Errorf("%s ended: %w", loop, err)
+	return group.Wait()
 }
 
 // StopNow cuts a stop short: the contexts of running handlers are cancelled at
