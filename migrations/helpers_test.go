@@ -111,9 +111,10 @@ func (b *bench) catalog(schema string) string {
 		lines (line) AS (
 			SELECT format('relation %s %s %s', relname, relkind, relpersistence) FROM r
 			UNION ALL
-			SELECT format('column %s.%s %s: %s not null=%s identity=%s default=%s', r.relname, a.attnum, a.attname,
+			SELECT format('column %s.%s %s: %s not null=%s identity=%s default=%s', r.relname,
+				row_number() OVER (PARTITION BY r.oid ORDER BY a.attnum), a.attname,
 				format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, pg_get_expr(d.adbin, d.adrelid))
-			FROM r JOIN pg_attribute AS a ON a.attrelid = r.oid AND a.attnum > 0
+			FROM r JOIN pg_attribute AS a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
 			LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 			UNION ALL
 			SELECT format('constraint %s %s: %s', r.relname, c.conname, pg_get_constraintdef(c.oid)) FROM r JOIN pg_constraint AS c ON c.conrelid = r.oid

@@ -1,0 +1,127 @@
+package migrations_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost/internal/pgtest"
+	"github.com/fencepost-go/fencepost/migrations"
+)
+
+// as connects with the rights of a new role, which {{role}} stands for in the
+// script that gives it some.
+func (b *bench) as(grants string) *pgx.Conn {
+	b.t.Helper()
+	role := ask[string](b, "SELECT 'fencepost_test_' || md5(random()::text || clock_timestamp()::text)")
+	b.script("CREATE ROLE " + role)
+	b.t.Cleanup(func() {
+		// Roles outlive the database. The test's context is over.
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, b.dsn)
+		if err != nil {
+			b.t.Error(err)
+			return
+		}
+		defer conn.Close(ctx)
+		if err := runScript(ctx, conn, "DROP OWNED BY "+role+" CASCADE; DROP ROLE "+role); err != nil {
+			b.t.Error(err)
+		}
+	})
+	b.script(strings.ReplaceAll(grants, "{{role}}", role))
+	conn := pgtest.Conn(b.t, b.dsn)
+	if _, err := conn.Exec(b.ctx, "SET ROLE "+role); err != nil {
+		b.t.Fatal(err)
+	}
+	return conn
+}
+
+// B101: a role that may not create schemas migrates into one that was made for
+// it. Without one it is told what it needs.
+func TestMigrateWithoutTheRightToCreateSchemas(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	_, err := migrations.Up(b.ctx, b.as(""), schema)
+	if code(err) != "42501" || !strings.Contains(err.Error(), `create schema "fencepost"`) {
+		t.Errorf("without a schema: %v", err)
+	}
+	owner := b.as("CREATE SCHEMA fencepost AUTHORIZATION {{role}}")
+	if applied, err := migrations.Up(b.ctx, owner, schema); err != nil || len(applied) != migrations.Latest {
+		t.Errorf("applied %+v, %v", applied, err)
+	}
+	if _, err := migrations.Down(b.ctx, owner, schema, 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := migrations.Up(b.ctx, owner, schema); err != nil {
+		t.Error(err)
+	}
+}
+
+// B102: on a schema that is up to date, a worker needs no more than to read
+// the version.
+func TestUpToDateSchemaNeedsNoRightToChange(t *testing.T) {
+	t.Parallel()
+	b := migrated(t)
+	conn := b.as("GRANT USAGE ON SCHEMA fencepost TO {{role}}; GRANT SELECT ON fencepost.schema_migrations TO {{role}}")
+	if applied, err := migrations.Up(b.ctx, conn, schema); err != nil || applied != nil {
+		t.Errorf("applied %+v, %v", applied, err)
+	}
+	if err := migrations.Check(b.ctx, conn, schema); err != nil {
+		t.Error(err)
+	}
+	if list, err := migrations.Status(b.ctx, conn, schema); err != nil || list[0].AppliedAt.IsZero() {
+		t.Errorf("%+v, %v", list, err)
+	}
+	// Without that right the error says so; it is not taken for an empty database.
+	if err := migrations.Check(b.ctx, b.as(""), schema); code(err) != "42501" {
+		t.Errorf("without rights: %v", err)
+	}
+	if _, err := migrations.Up(b.ctx, b.as(""), schema); code(err) != "42501" {
+		t.Errorf("without rights: %v", err)
+	}
+}
+
+// B103: a producer may do nothing but INSERT, and its jobs ring all the same.
+func TestProducerNeedsOnlyInsert(t *testing.T) {
+	t.Parallel()
+	b := migrated(t)
+	e := b.listen(schema)
+	producer := b.as("GRANT USAGE ON SCHEMA fencepost TO {{role}}; GRANT INSERT ON fencepost.jobs TO {{role}}")
+	if _, err := producer.Exec(b.ctx, "INSERT INTO fencepost.jobs (kind) VALUES ('test')"); err != nil {
+		t.Error(err)
+	}
+	e.wantBells("a producer's INSERT", "1:0:default")
+	if _, err := producer.Exec(b.ctx, "SELECT fencepost.ring('other')"); err != nil {
+		t.Error(err)
+	}
+	e.wantBells("a producer's ring()", "1:0:other")
+	for _, sql := range []string{"SELECT id FROM fencepost.jobs", "UPDATE fencepost.jobs SET fence = 7", "DELETE FROM fencepost.jobs"} {
+		if _, err := producer.Exec(b.ctx, sql); code(err) != "42501" {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+}
+
+// The trigger runs with its owner's rights, so it must not find anything that
+// a producer has put in its way.
+func TestTriggerTrustsNoSearchPath(t *testing.T) {
+	t.Parallel()
+	b := migrated(t)
+	e := b.listen(schema)
+	producer := b.as(`GRANT USAGE ON SCHEMA fencepost TO {{role}}; GRANT INSERT ON fencepost.jobs TO {{role}};
+		CREATE SCHEMA trap AUTHORIZATION {{role}}; GRANT TEMPORARY ON DATABASE "` + ask[string](b, "SELECT current_database()::text") + `" TO {{role}}`)
+	if err := runScript(b.ctx, producer, `
+		CREATE FUNCTION trap.ring(text, timestamptz) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
+		CREATE FUNCTION trap.min(timestamptz) RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
+		CREATE FUNCTION trap.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
+		CREATE TEMPORARY TABLE inserted (queue text, run_at timestamptz);
+		SET search_path = trap, pg_temp, pg_catalog;
+		INSERT INTO fencepost.jobs (kind) VALUES ('test')`); err != nil {
+		t.Error(err)
+	}
+	e.wantBells("the INSERT", "1:0:default")
+}
