@@ -316,6 +316,69 @@ func TestLeasesThatCannotBeExtendedEndTheirHandlers(t *testing.T) {
 	}
 }
 
+// A lease is counted from when its extension was sent: it may have begun then.
+func TestASlowExtensionGivesNoTimeAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		tb.insert("q", "k", 1)
+		first := true
+		s := &store{table: tb, onExtend: func(context.Context, []claim.Lease) error {
+			if !first {
+				return claim.ErrTryAgain
+			}
+			first = false
+			<-time.After(2 * time.Second)
+			return nil
+		}}
+		begin := time.Now()
+		var ends list[time.Duration]
+		w := start(t, s, dispatcher.Config{Handle: func(ctx context.Context, _ claim.Row) error {
+			<-ctx.Done()
+			ends.add(time.Since(begin))
+			return nil
+		}})
+		pass(time.Minute)
+		if got := ends.take(); !slices.Equal(got, []time.Duration{lease/3 + lease}) {
+			t.Errorf("context ended after %v, want one lease after the extension was sent", got)
+		}
+		w.mustStop()
+	})
+}
+
+// forgetful answers its first outcomes with no results at all.
+type forgetful struct {
+	*store
+	answered bool
+}
+
+func (f *forgetful) Exchange(ctx context.Context, trip dispatcher.Trip) dispatcher.Haul {
+	h := f.store.Exchange(ctx, trip)
+	if len(h.Results) > 0 && !f.answered {
+		f.answered, h.Results = true, nil
+	}
+	return h
+}
+
+func TestAHaulWithoutResultsSettlesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		tb.insert("q", "k", 1)
+		var refused list[claim.Lease]
+		w := start(t, &forgetful{store: &store{table: tb}}, dispatcher.Config{
+			Handle:  sleeper(0),
+			Refused: func(l claim.Lease, _ claim.Verb) { refused.add(l) },
+		})
+		pass(time.Second)
+		if got := refused.take(); len(got) != 1 {
+			t.Errorf("refused: %v; want the second try, which this table does not know any more", got)
+		}
+		if w.logs.count("0 results for 1 outcomes") != 1 {
+			t.Error("not logged")
+		}
+		w.mustStop()
+	})
+}
+
 // B54: the late outcome is sent, the fence decides, and it is told.
 func TestALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

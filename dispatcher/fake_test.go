@@ -239,6 +239,8 @@ func (s *store) Rest() {
 	s.rests++
 }
 
+func (s *store) term() time.Duration { return s.lease }
+
 func (s *store) rested() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,9 +258,15 @@ type worker struct {
 
 const lease = 12 * time.Second
 
+// fake is a store, or one that changes a little of it.
+type fake interface {
+	dispatcher.Store
+	term() time.Duration
+}
+
 // start runs a dispatcher on the store with two slots in queue "q", unless cfg
 // says otherwise. It is woken once.
-func start(t testing.TB, s *store, cfg dispatcher.Config) *worker {
+func start(t testing.TB, s fake, cfg dispatcher.Config) *worker {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &worker{t: t, cancel: cancel, result: make(chan error, 1), logs: &logs{}}
 	cfg.Store = s
@@ -268,7 +276,7 @@ func start(t testing.TB, s *store, cfg dispatcher.Config) *worker {
 	if cfg.Delay == nil {
 		cfg.Delay = func(int, error) time.Duration { return time.Hour }
 	}
-	cfg.Lease = s.table.lease
+	cfg.Lease = s.term()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(w.logs, nil))
 	}

@@ -195,6 +195,25 @@ func TestStopLeavesStuckHandlersBehind(t *testing.T) {
 	})
 }
 
+// Handlers that return after Run find nobody to report to, and end.
+func TestHandlersLeftBehindEndWhenTheyReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 500
+		tb := newTable(lease)
+		tb.insert("q", "k", many)
+		release := make(chan struct{})
+		w := start(t, &store{table: tb}, dispatcher.Config{
+			Queues: []dispatcher.Queue{{Name: "q", Slots: many}},
+			Handle: func(context.Context, claim.Row) error { <-release; return nil },
+		})
+		pass(time.Second)
+		if _, err := w.stop(); !errors.Is(err, dispatcher.ErrStuck) {
+			t.Errorf("Run: %v", err)
+		}
+		close(release) // the bubble fails if any of them stays
+	})
+}
+
 // A stop ends within its time though the database does not answer, and says
 // what it could not store.
 func TestStopDuringAnOutage(t *testing.T) {

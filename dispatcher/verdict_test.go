@@ -64,7 +64,7 @@ func TestOutcomes(t *testing.T) {
 		"panic with a verdict":           {handle: panics(Dead(errPlain)), verb: claim.Retry, delay: curve, texts: []string{"panic: boom", "panics.func"}},
 		"runtime error":                  {handle: func(context.Context) error { var v any = 1; return v.(error) }, verb: claim.Retry, delay: curve, texts: []string{"interface conversion", "TestOutcomes.func"}},
 		"Goexit":                         {handle: func(context.Context) error { runtime.Goexit(); return nil }, verb: claim.Retry, delay: curve, texts: []string{"runtime.Goexit", "TestOutcomes.func"}},
-		"an error that is a nil pointer": {handle: returns((*typedNil)(nil)), verb: claim.Retry, delay: curve, texts: []string{"nil"}},
+		"an error that is a nil pointer": {handle: returns((*typedNil)(nil)), verb: claim.Retry, delay: curve, texts: []string{"<nil>"}},
 		"an error that panics":           {handle: returns(bomb{}), verb: claim.Retry, delay: curve, texts: []string{"in Error"}},
 		"an error whose As panics":       {handle: returns(asBomb{errPlain}), verb: claim.Retry, delay: curve, texts: []string{"in As"}},
 		"a panic value that panics":      {handle: panics(bomb{}), verb: claim.Retry, delay: curve, texts: []string{"in Error"}},
