@@ -35,8 +35,9 @@ SELECT (SELECT count(*) FROM claims WHERE at < until_before),
 
 // RunNaive tells the story of a queue without SKIP LOCKED and without fences:
 // the same load, and a worker that is frozen past the end of its leases. It is
-// the control: what it counts are the faults that Run must not show. The
-// report is whole when the error is nil.
+// the control: what it counts are the faults that Run must not show. It ends
+// when the frozen worker has done its harm. The report is whole when the error
+// is nil.
 func RunNaive(ctx context.Context, p Plan) (r NaiveReport, err error) {
 	err = onStage(ctx, p, true, func(ctx context.Context, s *stage, c *crew) error {
 		if err := s.script(ctx, sqlNaiveTables); err != nil {
@@ -53,8 +54,19 @@ func RunNaive(ctx context.Context, p Plan) (r NaiveReport, err error) {
 		}
 		ended := newProgress(p, s, sqlNaiveEnded)
 		group, groupCtx := errgroup.WithContext(ctx)
-		group.Go(func() error { return naiveTroubles(groupCtx, p, s, workers[0], ended) })
-		group.Go(func() error { return ended.watch(groupCtx) })
+		// Most jobs are run many times over, by all workers: nobody has the
+		// time to wait for the last one.
+		watching, enough := context.WithCancel(groupCtx)
+		group.Go(func() error {
+			defer enough()
+			return naiveTroubles(groupCtx, p, s, workers[0], ended)
+		})
+		group.Go(func() error {
+			if err := ended.watch(watching); watching.Err() == nil {
+				return err
+			}
+			return nil
+		})
 		if err := group.Wait(); err != nil {
 			return err
 		}

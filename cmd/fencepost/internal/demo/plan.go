@@ -32,13 +32,13 @@ type Plan struct {
 func Full() Plan {
 	return Plan{
 		Jobs: 20_000, Workers: 8, Lease: 3 * time.Second, Poll: 10 * time.Second,
-		Effort: 5 * time.Millisecond, Probes: 300,
+		Effort: 5 * time.Millisecond, Probes: 200,
 	}
 }
 
 // storyLimit bounds a story once its server runs. A full one takes half of it
 // on two cores.
-const storyLimit = 80 * time.Second
+const storyLimit = 85 * time.Second
 
 // onStage runs a story with a stage and a crew, and leaves neither behind,
 // whatever happens.
@@ -59,9 +59,9 @@ func onStage(ctx context.Context, p Plan, naive bool, story func(context.Context
 	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, storyLimit, fmt.Errorf("the story took longer than %v", storyLimit))
 	defer cancel()
-	if err := story(ctx, s, c); ctx.Err() != nil {
-		return errors.Join(context.Cause(ctx), err)
-	} else {
-		return err
+	err = story(ctx, s, c)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err) // pgx tells only that its context ended
 	}
+	return err
 }

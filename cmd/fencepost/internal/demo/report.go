@@ -56,8 +56,8 @@ func (r Report) Broken() []string {
 // NaiveReport is what came of the story of RunNaive.
 type NaiveReport struct {
 	Enqueued int `json:"enqueued"`
-	// DoubleClaims counts claims of a job while an earlier claim of it had
-	// most of its lease before it, or whose job had just ended.
+	// DoubleClaims counts claims of a job before the lease of the claim before
+	// was over.
 	DoubleClaims int `json:"double_claims"`
 	// LateOverwrites counts completions by a worker whose lease was over and
 	// whose job somebody else had taken.

@@ -50,6 +50,7 @@ type stage struct {
 	schema string
 	pool   *pgxpool.Pool
 	server *pg.Server // nil: somebody else's
+	made   bool       // the schema may be there
 }
 
 // build finds or starts the server and makes the schema.
@@ -66,19 +67,40 @@ func build(ctx context.Context, p Plan) (_ *stage, err error) {
 		}
 		s.url = s.server.URL("postgres")
 	}
-	config, err := pgxpool.ParseConfig(s.url)
+	config, err := poolConfig(s.url, "fencepost demo", producers+2)
 	if err != nil {
 		return nil, err
 	}
-	config.MaxConns = producers + 2
-	config.ConnConfig.RuntimeParams["application_name"] = "fencepost demo"
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
+	if err := s.pool.Ping(ctx); err != nil {
+		return nil, err
+	}
+	s.made = true // or perhaps made, if the next call fails
 	if err := s.script(ctx, sqlTables); err != nil {
 		return nil, fmt.Errorf("make the schema of the demo: %w", err)
 	}
 	return s, nil
+}
+
+// dialTimeout holds for each address of the server, unless the URL has a
+// connect_timeout.
+const dialTimeout = 5 * time.Second
+
+// poolConfig is that of all pools of a story. A story has fewer than 90
+// connections, so that a server with the default limit of 100 will do.
+func poolConfig(url, session string, conns int32) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = conns
+	config.ConnConfig.RuntimeParams["application_name"] = session
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = dialTimeout
+	}
+	return config, nil
 }
 
 // sql fills in the name of the schema.
@@ -99,12 +121,14 @@ func (s *stage) script(ctx context.Context, template string) error {
 // story that was broken off must be cleared away too. No worker may be left.
 func (s *stage) strike() error {
 	var errs []error
-	if s.pool != nil {
+	if s.made {
 		ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 		defer cancel()
 		if err := s.script(ctx, `DROP SCHEMA IF EXISTS {{schema}} CASCADE`); err != nil {
 			errs = append(errs, fmt.Errorf("drop schema %s: %w", s.schema, err))
 		}
+	}
+	if s.pool != nil {
 		s.pool.Close()
 	}
 	if s.server != nil {

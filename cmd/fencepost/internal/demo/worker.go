@@ -45,14 +45,12 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(lines.Bytes(), &job); err != nil {
 		return fmt.Errorf("read the assignment: %w", err)
 	}
-	config, err := pgxpool.ParseConfig(job.DatabaseURL)
+	config, err := poolConfig(job.DatabaseURL, sessionName(job.Schema, job.Name), workerConns)
 	if err != nil {
 		return err
 	}
 	var statements counter
-	config.MaxConns = workerConns
 	config.ConnConfig.Tracer = &statements
-	config.ConnConfig.RuntimeParams["application_name"] = sessionName(job.Schema, job.Name)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
