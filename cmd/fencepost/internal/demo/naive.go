@@ -21,17 +21,20 @@ INSERT INTO {{schema}}.naive_jobs (invoice_id) SELECT i.id FROM i`
 func naiveHeld(w *worker) (string, []any) { return sqlNaiveHeld, []any{w.name} }
 
 // sqlNaiveTally counts claims made while the claim before had its lease, and
-// completions under a claim whose lease was over and whose job was another's.
+// completions under a claim whose job was another's by then.
 const sqlNaiveTally = `
-WITH claims AS MATERIALIZED (
-    SELECT c.n, c.at, c.until,
-           lag(c.until) OVER w AS until_before, lead(c.at) OVER w AS next_at
-    FROM {{schema}}.naive_claims AS c
-    WINDOW w AS (PARTITION BY c.job_id ORDER BY c.n)
-)
-SELECT (SELECT count(*) FROM claims WHERE at < until_before),
-       (SELECT count(*) FROM {{schema}}.naive_completions AS d JOIN claims ON claims.n = d.claim
-        WHERE d.at > claims.until AND d.at > claims.next_at AND claims.next_at > claims.until)`
+SELECT (SELECT count(*)
+        FROM (SELECT c.at, lag(c.until) OVER (PARTITION BY c.job_id ORDER BY c.n) AS until_before
+              FROM {{schema}}.naive_claims AS c) AS claims
+        WHERE at < until_before),
+       (SELECT count(*)
+        FROM {{schema}}.naive_completions AS d JOIN {{schema}}.naive_taken AS t ON t.n = d.claim AND t.at < d.at)`
+
+// sqlNaiveRobbed tells whether a worker holds a claim that it will complete too
+// late.
+const sqlNaiveRobbed = `SELECT EXISTS (
+    SELECT FROM {{schema}}.naive_taken AS t
+    WHERE t.worker = $1::text AND NOT EXISTS (SELECT FROM {{schema}}.naive_completions AS d WHERE d.claim = t.n))`
 
 // RunNaive tells the story of a queue without SKIP LOCKED and without fences:
 // the same load, and a worker that is frozen past the end of its leases. It is
@@ -84,19 +87,24 @@ func naiveTroubles(ctx context.Context, p Plan, s *stage, w *worker, ended *prog
 	if err := ended.reach(ctx, p.Jobs/10); err != nil {
 		return err
 	}
-	victims, err := s.pause(ctx, w, naiveHeld)
-	if err != nil {
-		return err
-	}
-	p.Tell(fmt.Sprintf("worker %s is frozen with %d jobs in hand", w.name, victims))
-	if err := s.robbed(ctx, w, naiveHeld); err != nil {
-		return err
-	}
-	if err := resume(w.os); err != nil {
-		return err
+	for robbed := false; !robbed; { // again, if others had claimed all of its jobs at the same time
+		victims, err := s.pause(ctx, w, naiveHeld)
+		if err != nil {
+			return err
+		}
+		p.Tell(fmt.Sprintf("worker %s is frozen with %d jobs in hand", w.name, victims))
+		if err := s.robbed(ctx, w, naiveHeld); err != nil {
+			return err
+		}
+		if err := s.pool.QueryRow(ctx, s.sql(sqlNaiveRobbed), w.name).Scan(&robbed); err != nil {
+			return err
+		}
+		if err := resume(w.os); err != nil {
+			return err
+		}
 	}
 	p.Tell(fmt.Sprintf("the leases of worker %s are over, its jobs are taken; it wakes up and goes on", w.name))
-	err = until(ctx, "a late completion", func() (bool, error) {
+	err := until(ctx, "a late completion", func() (bool, error) {
 		var r NaiveReport
 		err := s.naiveTally(ctx, &r)
 		return r.LateOverwrites > 0, err

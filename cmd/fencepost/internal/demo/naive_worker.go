@@ -26,13 +26,23 @@ CREATE INDEX naive_jobs_status ON {{schema}}.naive_jobs (status, id);
 CREATE TABLE {{schema}}.naive_claims (
     n      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job_id bigint      NOT NULL,
+    worker text        NOT NULL,
     at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     until  timestamptz NOT NULL
 );
+CREATE INDEX naive_claims_job ON {{schema}}.naive_claims (job_id);
 CREATE TABLE {{schema}}.naive_completions (
     claim bigint      NOT NULL,
     at    timestamptz NOT NULL DEFAULT clock_timestamp()
-);`
+);
+CREATE INDEX naive_completions_claim ON {{schema}}.naive_completions (claim);
+
+-- Claims whose job another worker took when their lease was over.
+CREATE VIEW {{schema}}.naive_taken AS
+SELECT c.n, c.worker, min(l.at) AS at
+FROM {{schema}}.naive_claims AS c
+JOIN {{schema}}.naive_claims AS l ON l.job_id = c.job_id AND l.n > c.n AND l.at > c.until
+GROUP BY c.n;`
 
 // sqlNaiveClaim looks sound, and passes every test with one worker. But the
 // sub-select chooses without locking: a second worker chooses the same rows,
@@ -41,13 +51,13 @@ CREATE TABLE {{schema}}.naive_completions (
 const sqlNaiveClaim = `
 WITH claimed AS (
     UPDATE {{schema}}.naive_jobs
-    SET status = 'running', worker = $1, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+    SET status = 'running', worker = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
     WHERE id IN (SELECT id FROM {{schema}}.naive_jobs
                  WHERE status = 'ready' OR status = 'running' AND lease_until < clock_timestamp()
                  ORDER BY id LIMIT $3)
     RETURNING id, invoice_id, lease_until
 ), logged AS (
-    INSERT INTO {{schema}}.naive_claims (job_id, until) SELECT id, lease_until FROM claimed RETURNING n, job_id
+    INSERT INTO {{schema}}.naive_claims (job_id, worker, until) SELECT id, $1::text, lease_until FROM claimed RETURNING n, job_id
 )
 SELECT claimed.id, logged.n, claimed.invoice_id FROM claimed JOIN logged ON logged.job_id = claimed.id`
 
