@@ -78,8 +78,8 @@ func TestTickReapsInBatches(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	b.insert(claim.ReapBatch + 10)
-	rows := b.take(claim.ReapBatch, 2*over)
 	b.take(10, over)
+	rows := b.take(claim.ReapBatch, 2*over) // with larger ids
 	if reaped := b.tick().Reaped; reaped != claim.ReapBatch {
 		t.Errorf("reaped %d, want %d", reaped, claim.ReapBatch)
 	}

@@ -85,21 +85,23 @@ func TestUpToDateSchemaNeedsNoRightToChange(t *testing.T) {
 	}
 }
 
-// B103: a producer may do nothing but INSERT, and its jobs ring all the same.
+// B103: a producer may do nothing but INSERT, and its jobs ring all the same,
+// also where the right to call functions was taken from everybody.
 func TestProducerNeedsOnlyInsert(t *testing.T) {
 	t.Parallel()
 	b := migrated(t)
 	e := b.listen(schema)
 	producer := b.as("GRANT USAGE ON SCHEMA fencepost TO {{role}}; GRANT INSERT ON fencepost.jobs TO {{role}}")
-	if _, err := producer.Exec(b.ctx, "INSERT INTO fencepost.jobs (kind) VALUES ('test')"); err != nil {
-		t.Error(err)
-	}
-	e.wantBells("a producer's INSERT", "1:0:default")
 	if _, err := producer.Exec(b.ctx, "SELECT fencepost.ring('other')"); err != nil {
 		t.Error(err)
 	}
 	e.wantBells("a producer's ring()", "1:0:other")
-	for _, sql := range []string{"SELECT id FROM fencepost.jobs", "UPDATE fencepost.jobs SET fence = 7", "DELETE FROM fencepost.jobs"} {
+	b.script("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA fencepost FROM PUBLIC")
+	if _, err := producer.Exec(b.ctx, "INSERT INTO fencepost.jobs (kind) VALUES ('test')"); err != nil {
+		t.Error(err)
+	}
+	e.wantBells("a producer's INSERT", "1:0:default")
+	for _, sql := range []string{"SELECT fencepost.ring('other')", "SELECT id FROM fencepost.jobs", "UPDATE fencepost.jobs SET fence = 7", "DELETE FROM fencepost.jobs"} {
 		if _, err := producer.Exec(b.ctx, sql); code(err) != "42501" {
 			t.Errorf("%s: %v", sql, err)
 		}
