@@ -69,6 +69,7 @@ func (c *crew) hire(ctx context.Context) (*worker, error) {
 	return w, c.await(ctx, "worker "+w.name+" to begin", func() bool { return w.working })
 }
 
+// hireMany hires n workers, one after the other.
 func (c *crew) hireMany(ctx context.Context, n int) (hired []*worker, err error) {
 	for len(hired) < n {
 		w, err := c.hire(ctx)
