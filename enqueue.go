@@ -212,6 +212,15 @@ func encode(jobs []NewJob) ([]string, error) {
 	return batches, errors.Join(errs...)
 }
 
+// Validate says whether the job can be enqueued: nil, or an error that wraps
+// ErrInvalid and names every reason. Enqueue does the same for each job.
+func (j NewJob) Validate() error {
+	if _, err := j.document(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
 const maxJobDelay = 100 * 365 * 24 * time.Hour
 
 // document applies the defaults, or returns every reason why the job cannot be

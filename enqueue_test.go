@@ -133,6 +133,9 @@ func TestEnqueueRefusesBadJobs(t *testing.T) {
 		if _, err := client.Enqueue(t.Context(), bad.job); !errors.Is(err, fencepost.ErrInvalid) || !strings.Contains(err.Error(), bad.says) {
 			t.Errorf("%+v: error %v: want ErrInvalid that says %s", bad.job, err, bad.says)
 		}
+		if err := bad.job.Validate(); !errors.Is(err, fencepost.ErrInvalid) || !strings.Contains(err.Error(), bad.says) {
+			t.Errorf("%+v: Validate says %v", bad.job, err)
+		}
 	}
 	if n := count(t, pool, "SELECT count(*) FROM fencepost.jobs"); n != 0 {
 		t.Errorf("%d jobs were stored", n)

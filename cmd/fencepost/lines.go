@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,8 +32,7 @@ type line struct {
 type lineReader struct {
 	scanner  *bufio.Scanner
 	defaults fencepost.NewJob
-	number   int   // of the line read last
-	numbers  []int // of the lines of the jobs that next returned last
+	number   int // of the line read last
 }
 
 func newLineReader(r io.Reader, defaults fencepost.NewJob) *lineReader {
@@ -47,7 +45,6 @@ func newLineReader(r io.Reader, defaults fencepost.NewJob) *lineReader {
 // passed over.
 func (r *lineReader) next(n int) ([]fencepost.NewJob, error) {
 	var jobs []fencepost.NewJob
-	r.numbers = r.numbers[:0]
 	for len(jobs) < n && r.scanner.Scan() {
 		r.number++
 		text := bytes.TrimSpace(r.scanner.Bytes())
@@ -55,11 +52,13 @@ func (r *lineReader) next(n int) ([]fencepost.NewJob, error) {
 			continue
 		}
 		job, err := r.parse(text)
+		if err == nil {
+			err = job.Validate()
+		}
 		if err != nil {
 			return nil, usage("line %d: %w", r.number, err)
 		}
 		jobs = append(jobs, job)
-		r.numbers = append(r.numbers, r.number)
 	}
 	switch err := r.scanner.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
@@ -111,18 +110,4 @@ func (r *lineReader) parse(text []byte) (fencepost.NewJob, error) {
 		job.Delay = delay
 	}
 	return job, nil
-}
-
-// locate adds to the refusal of a batch the number of the first refused line.
-func (r *lineReader) locate(ctx context.Context, client *fencepost.Client, jobs []fencepost.NewJob, refusal error) error {
-	if !errors.Is(refusal, fencepost.ErrInvalid) {
-		return refusal
-	}
-	check := client.In(nowhere{})
-	for i, job := range jobs {
-		if _, err := check.Enqueue(ctx, job); errors.Is(err, fencepost.ErrInvalid) {
-			return fmt.Errorf("line %d: %w", r.numbers[i], err)
-		}
-	}
-	return refusal
 }
