@@ -68,7 +68,9 @@ func TestErrorsOfARealServer(t *testing.T) {
 		if _, err := holder.Exec(b.ctx, "LOCK TABLE fencepost.jobs"); err != nil {
 			t.Fatal(err)
 		}
-		_, err := b.Claim(b.ctx, b.conn, request, lease, "worker")
+		// In one message, settings first. A mode that prepares statements waits
+		// when it first does so, for as long as the context lets it.
+		_, err := b.Claim(b.ctx, b.connectIn(pgx.QueryExecModeSimpleProtocol), request, lease, "worker")
 		wantKind(t, err, claim.ErrTryAgain, "claim")
 		b.rollback(holder)
 	})

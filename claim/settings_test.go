@@ -41,8 +41,7 @@ func TestCommitsAreDurable(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.finish(claim.Stored, claim.Outcome{Lease: row.Lease(), Verb: claim.Done})
-			b.takeOne(over)
-			b.tick()
+			b.finish(claim.Stored, claim.Outcome{Lease: b.takeOne(lease).Lease(), Verb: claim.Retry})
 			if n, err := b.Prune(b.ctx, b.conn); err != nil || n != 1 {
 				t.Fatal(n, err)
 			}

@@ -89,8 +89,9 @@ const (
 	// Stored means that this outcome, or an earlier one under the same fence,
 	// has ended the claim.
 	Stored
-	// Busy means that another transaction holds the row right now, such as
-	// the handler's own open CompleteTx. Nothing changed; send it again.
+	// Busy means that another transaction holds the row right now: the handler's
+	// own open CompleteTx, or for a moment a claim that had chosen the job just
+	// before this one took it. Nothing changed; send it again.
 	Busy
 )
 
