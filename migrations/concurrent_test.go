@@ -95,7 +95,8 @@ func TestKilledMigratorHoldsUpNobody(t *testing.T) {
 	}{
 		"while it waits for the others": {
 			migrations.LockStatement,
-			[]any{schema}, "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory' LIMIT 1",
+			[]any{schema},
+			"SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory' LIMIT 1",
 		},
 		"in the middle": {
 			// The one that holds the migration lock waits for the fate of this schema.
