@@ -65,14 +65,14 @@ LIMIT $4::bigint`
 func (t *Table) Get(ctx context.Context, db DB, id int64) (Info, error) {
 	rows, err := db.Query(ctx, t.sql(sqlGet), id)
 	if err != nil {
-		return Info{}, classify(fmt.Sprintf("get job %d", id), err)
+		return Info{}, fmt.Errorf("get job %d: %w", id, err)
 	}
 	found, err := pgx.CollectRows(rows, scanInfo)
 	if err == nil && len(found) == 0 {
 		err = ErrNotFound
 	}
 	if err != nil {
-		return Info{}, classify(fmt.Sprintf("get job %d", id), err)
+		return Info{}, fmt.Errorf("get job %d: %w", id, err)
 	}
 	return found[0], nil
 }
@@ -92,10 +92,13 @@ func (t *Table) List(ctx context.Context, db DB, f Filter) ([]Info, error) {
 	}
 	rows, err := db.Query(ctx, t.sql(sqlList), f.Queue, f.Kind, f.Status, int64(f.Limit))
 	if err != nil {
-		return nil, classify("list", err)
+		return nil, fmt.Errorf("list: %w", err)
 	}
 	found, err := pgx.CollectRows(rows, scanInfo)
-	return found, classify("list", err)
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	return found, nil
 }
 
 func scanInfo(row pgx.CollectableRow) (i Info, err error) {

@@ -37,7 +37,8 @@ var statements = []string{
 	sqlSettings, sqlClaim, sqlNext, sqlFinish, sqlComplete, sqlExtend, sqlProgress, sqlTick, sqlPrune, sqlGet, sqlList,
 }
 
-// sqlSettings opens the transaction of every statement that moves a job.
+// sqlSettings opens the transaction of every statement that moves a job, but
+// for the tick.
 //
 // Claims and outcomes commit durably, even where the role's default is not to
 // wait for the disk: an asynchronous claim that is lost in a crash would let

@@ -109,23 +109,26 @@ func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) 
 		limit = ReapBatch
 	}
 	ticked := Ticked{Next: make(map[string]time.Duration)}
-	b := inOneGo(t)
-	b.Queue(t.sql(sqlTick), r.Queues, r.Kinds, int64(limit), r.Own, r.Token).Query(func(rows pgx.Rows) error {
-		var queue string
-		var next, lease *int64
-		var rung int64
-		_, err := pgx.ForEachRow(rows, []any{&queue, &next, &lease, &ticked.Reaped, &ticked.Expired, &ticked.Now, &rung}, func() error {
-			if next != nil {
-				ticked.Next[queue] = time.Duration(*next) * time.Microsecond
-			}
-			if lease != nil {
-				ticked.Lease, ticked.HasLease = time.Duration(*lease)*time.Microsecond, true
-			}
-			return nil
-		})
-		return err
+	// Without sqlSettings: an idle process is to cost one statement. What a
+	// reap has done may be lost in a crash: the lease is over still, and the
+	// job is reaped again.
+	rows, err := db.Query(ctx, t.sql(sqlTick), r.Queues, r.Kinds, int64(limit), r.Own, r.Token)
+	if err != nil {
+		return Ticked{}, classify("tick", err)
+	}
+	var queue string
+	var next, lease *int64
+	var rung int64
+	_, err = pgx.ForEachRow(rows, []any{&queue, &next, &lease, &ticked.Reaped, &ticked.Expired, &ticked.Now, &rung}, func() error {
+		if next != nil {
+			ticked.Next[queue] = time.Duration(*next) * time.Microsecond
+		}
+		if lease != nil {
+			ticked.Lease, ticked.HasLease = time.Duration(*lease)*time.Microsecond, true
+		}
+		return nil
 	})
-	if err := db.SendBatch(ctx, b).Close(); err != nil {
+	if err != nil {
 		return Ticked{}, classify("tick", err)
 	}
 	return ticked, nil
