@@ -120,6 +120,10 @@ func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) 
 	case len(trip.Wants) == 0 || haul.FinishErr != nil:
 	case haul.ClaimErr != nil || wasted:
 		d.claims.failed(now)
+		// A trip ends at the first claim that does not work. The next one
+		// begins with another queue, or one whose claims never work would keep
+		// those behind it from being asked at all.
+		d.queues = append(d.queues[1:], d.queues[0])
 	default:
 		d.claims.worked()
 	}

@@ -336,6 +336,17 @@ var deskScripts = map[string]string{
 		wake b
 		depart        => - next never
 	`,
+	"a queue whose claims fail does not stand before the others for ever": `
+		wake a
+		wake b
+		depart        => want a2 b1
+		land !claim   =>
+		after 100ms
+		depart        => want b1 a2
+		land b1 !claim => start 1
+		after 200ms
+		depart        => want a2
+	`,
 	"a haul without results is no proof of anything": `
 		wake b
 		depart        => want b1

@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -219,6 +220,25 @@ func TestStuckHandlers(t *testing.T) {
 			t.Errorf("%d jobs run at once after the stuck ones have returned, want 2", n)
 		}
 		pass(time.Minute)
+		w.mustStop()
+	})
+}
+
+// The longest timeout there is must not wrap around and make every handler
+// stuck at once.
+func TestTheLongestTimeoutMakesNobodyStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		id := tb.insert("q", "k", 1)
+		w := start(t, &store{table: tb}, dispatcher.Config{
+			Timeout: func(string) time.Duration { return math.MaxInt64 },
+			Handle:  sleeper(time.Minute),
+		})
+		pass(2 * time.Minute)
+		if w.logs.count("handler is stuck") != 0 {
+			t.Error("a handler without a limit is called stuck")
+		}
+		wantVerbs(t, tb, id, claim.Done)
 		w.mustStop()
 	})
 }

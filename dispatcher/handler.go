@@ -22,15 +22,19 @@ func (d *Dispatcher) work(ctx context.Context, row claim.Row, timeout time.Durat
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, ErrTimeout)
 		defer cancel()
 	}
-	var outcome claim.Outcome
+	// What counts if even the judging ends this goroutine: it calls funcs and
+	// methods of the user's.
+	outcome := claim.Outcome{Lease: row.Lease(), Verb: claim.Retry, Delay: DefaultCurve.Delay(row.Attempt), Error: goexited}
 	judged := false
 	defer func() {
-		if !judged {
-			outcome = d.crashed(row, recover())
-		}
 		select {
 		case reports <- report{row.Lease(), outcome}:
 		case <-gone:
+		}
+	}()
+	defer func() {
+		if !judged {
+			outcome = d.crashed(row, recover())
 		}
 	}()
 	err := d.cfg.Handle(ctx, row)

@@ -266,7 +266,7 @@ func (l *loop) start(now, claimed time.Time, row started) {
 	}
 	timeout := l.cfg.Timeout(row.Kind)
 	if timeout > 0 {
-		h.stuckAt = now.Add(timeout + l.cfg.Lease)
+		h.stuckAt = now.Add(timeout).Add(l.cfg.Lease) // the sum of the two may be too large for a duration
 	}
 	l.leases.add(h)
 	l.handlers.Go(func() { l.work(ctx, row.Row, timeout, l.reports, l.gone) })

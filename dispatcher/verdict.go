@@ -57,6 +57,7 @@ func Snooze(delay time.Duration) error {
 }
 
 const (
+	goexited    = "handler called runtime.Goexit"
 	mostText    = 8 << 10 // of an outcome, in bytes; more is not stored
 	mostMessage = 4 << 10 // of a panic, so that its stack has room beside it
 )
@@ -96,7 +97,7 @@ func (d *Dispatcher) judge(row claim.Row, timeout time.Duration, err, cause erro
 // like any other. It must be called while the goroutine unwinds, so that the
 // stack is still there; value is nil after runtime.Goexit.
 func (d *Dispatcher) crashed(row claim.Row, value any) claim.Outcome {
-	message := "handler called runtime.Goexit"
+	message := goexited
 	if value != nil {
 		message = cut("panic: "+fmt.Sprint(value), mostMessage)
 	}

@@ -121,7 +121,7 @@ func TestErrorTextsAreBounded(t *testing.T) {
 	}
 }
 
-func TestADelayThatPanicsOrIsNegativeCostsNothing(t *testing.T) {
+func TestADelayThatPanicsExitsOrIsNegativeCostsNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		delay  func(int, error) time.Duration
 		handle func(context.Context) error
@@ -130,6 +130,8 @@ func TestADelayThatPanicsOrIsNegativeCostsNothing(t *testing.T) {
 	}{
 		"panics after an error": {func(int, error) time.Duration { panic("curve") }, returns(errPlain), 51 * time.Second, 77 * time.Second},
 		"panics after a panic":  {func(int, error) time.Duration { panic("curve") }, panics("ouch"), 51 * time.Second, 77 * time.Second},
+		"exits after an error":  {func(int, error) time.Duration { runtime.Goexit(); return 0 }, returns(errPlain), 51 * time.Second, 77 * time.Second},
+		"exits after a panic":   {func(int, error) time.Duration { runtime.Goexit(); return 0 }, panics("ouch"), 51 * time.Second, 77 * time.Second},
 		"negative":              {func(int, error) time.Duration { return -time.Hour }, returns(errPlain), 0, 0},
 	} {
 		got := outcomeOf(t, t.Context(), Config{
