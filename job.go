@@ -68,7 +68,9 @@ func (j *Job[T]) SetProgress(ctx context.Context, v any) error {
 // lease is over; roll back then.
 //
 // While the transaction is open the job is neither given to another worker nor
-// reported lost, however long it takes.
+// reported lost, however long it takes. Above READ COMMITTED call it first in
+// the transaction: an extension of the lease after the transaction began makes
+// it fail with a serialization error.
 func (j *Job[T]) CompleteTx(ctx context.Context, tx pgx.Tx) error {
 	if err := j.client.table.CompleteTx(ctx, tx, j.row.Lease()); err != nil {
 		return err
