@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,10 +33,13 @@ type Client struct {
 	// completed are claims that a handler has ended in its own transaction.
 	completed leaseSet
 
-	mu         sync.Mutex
-	handlers   map[string]handler
-	started    bool
-	dispatcher *dispatcher.Dispatcher // set by Run
+	mu       sync.Mutex
+	handlers map[string]handler
+	started  bool
+
+	// Not under mu, which a Run that begins may hold for long.
+	dispatcher atomic.Pointer[dispatcher.Dispatcher] // set by Run
+	hurry      atomic.Bool                           // StopNow has been called
 }
 
 // New returns a client on the pool, which stays the caller's. It does not

@@ -107,6 +107,39 @@ func TestCompletionInTheHandlersTransaction(t *testing.T) {
 	}
 }
 
+// A completion that was rolled back leaves the lease to be watched like any
+// other, also in a queue that keeps no done jobs.
+func TestARolledBackCompletionHidesNoLostLease(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	client := newClient(t, pool, fencepost.Config{Lease: 2 * time.Second})
+	if err := client.SetKeep(t.Context(), fencepost.DefaultQueue, 0); err != nil {
+		t.Fatal(err)
+	}
+	causes := make(chan error, 1)
+	fencepost.HandleKind(client, "k", func(ctx context.Context, job *fencepost.Job[json.RawMessage]) error {
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(job.CompleteTx(ctx, tx), tx.Rollback(ctx)); err != nil {
+			return err
+		}
+		// As a takeover does.
+		if _, err := pool.Exec(ctx, "UPDATE fencepost.jobs SET fence = fence + 1, lease_until = now() + interval '1 hour'"); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	})
+	enqueue(t, client, fencepost.NewJob{Kind: "k"})
+	work(t, client)
+	if cause := receive(t, causes, "the end of the handler's context"); !errors.Is(cause, fencepost.ErrLeaseLost) {
+		t.Errorf("cause %v", cause)
+	}
+}
+
 // A job that is being completed in an open transaction for longer than its
 // lease is not given away, not reported lost, and does not keep the leases of
 // others from being extended.

@@ -83,10 +83,13 @@ func (c *Client) In(db PgxDB) Enqueuer {
 			}
 			return nil
 		}
+		// The error first: in a return of both, ids might be read before they are filled.
 		if len(batches) == 1 {
-			return ids, insert(db)
+			err = insert(db)
+		} else {
+			err = inTx(ctx, db, func(tx pgx.Tx) error { return insert(tx) })
 		}
-		return ids, inTx(ctx, db, func(tx pgx.Tx) error { return insert(tx) })
+		return ids, err
 	}}
 }
 

@@ -84,10 +84,8 @@ func together(ctx context.Context, loops ...loop) error {
 // once, as if SoftStop were over. Without a stop under way it does nothing
 // until there is one. It may be called at any time, from any goroutine.
 func (c *Client) StopNow() {
-	c.mu.Lock()
-	d := c.dispatcher
-	c.mu.Unlock()
-	if d != nil {
+	c.hurry.Store(true)
+	if d := c.dispatcher.Load(); d != nil {
 		d.StopNow()
 	}
 }
@@ -163,7 +161,10 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		Refused:  func(l claim.Lease, _ claim.Verb) { c.config.Observer.Refused(l.ID, l.Fence) },
 		Logger:   c.config.Logger,
 	})
-	c.dispatcher = r.dispatcher
+	c.dispatcher.Store(r.dispatcher)
+	if c.hurry.Load() { // since before
+		r.dispatcher.StopNow()
+	}
 	r.look()
 	return r, nil
 }

@@ -172,29 +172,40 @@ func TestStopHandsBackWhatIsNotFinished(t *testing.T) {
 	receive(t, left, "the handler that ignored its context")
 }
 
-// The second word cuts the draining short.
+// The second word cuts the draining short, whenever it is said.
 func TestStopNow(t *testing.T) {
 	t.Parallel()
 	_, pool := database(t)
-	client := newClient(t, pool, fencepost.Config{SoftStop: never})
-	began := make(chan struct{})
-	fencepost.HandleKind(client, "k", func(ctx context.Context, _ *fencepost.Job[json.RawMessage]) error {
-		close(began)
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	client.StopNow() // too early: does nothing
-	id := enqueue(t, client, fencepost.NewJob{Kind: "k"})[0]
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- client.Run(ctx) }()
-	receive(t, began, "the handler")
-	cancel()
-	client.StopNow()
-	if err := receive(t, ended, "Run"); err != nil {
-		t.Error(err)
-	}
-	if info, err := client.Get(t.Context(), id); err != nil || info.Status != fencepost.StatusReady || info.Attempts != 1 {
-		t.Errorf("job %+v, %v", info, err)
+	for _, when := range []string{"before Run", "while it works", "during the stop"} {
+		t.Run(when, func(t *testing.T) {
+			client := newClient(t, pool, fencepost.Config{SoftStop: never})
+			began := make(chan struct{})
+			fencepost.HandleKind(client, "k", func(ctx context.Context, _ *fencepost.Job[json.RawMessage]) error {
+				close(began)
+				<-ctx.Done()
+				return fencepost.Cancel(context.Cause(ctx))
+			})
+			say := func(now string) {
+				if now == when {
+					client.StopNow()
+				}
+			}
+			say("before Run")
+			id := enqueue(t, client, fencepost.NewJob{Kind: "k"})[0]
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- client.Run(ctx) }()
+			receive(t, began, "the handler")
+			say("while it works")
+			cancel()
+			say("during the stop")
+			if err := receive(t, ended, "Run"); err != nil {
+				t.Error(err)
+			}
+			info, err := client.Get(t.Context(), id)
+			if err != nil || info.Status != fencepost.StatusCancelled || info.LastError != fencepost.ErrStopping.Error() {
+				t.Errorf("job %+v, %v", info, err)
+			}
+		})
 	}
 }

@@ -86,16 +86,29 @@ func (s *store) Extend(ctx context.Context, leases []claim.Lease) (lost []claim.
 	defer cancel()
 	err = s.keeper.use(ctx, func(conn *pgx.Conn) (err error) {
 		lost, err = s.client.table.Extend(ctx, conn, leases, s.client.config.Lease)
+		if err == nil {
+			lost, err = s.taken(ctx, conn, lost)
+		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	taken := lost[:0]
+	return lost, err
+}
+
+// taken leaves out those leases that are gone because their jobs are done, by
+// their handlers' own transactions, in a queue that keeps none. If such a
+// transaction has been rolled back, the job is still to be found.
+func (s *store) taken(ctx context.Context, conn *pgx.Conn, lost []claim.Lease) (taken []claim.Lease, err error) {
 	for _, l := range lost {
-		if !s.client.completed.has(l) { // gone because it is done
-			taken = append(taken, l)
+		if s.client.completed.has(l) {
+			_, err := s.client.table.Get(ctx, conn, l.ID)
+			if errors.Is(err, claim.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
+		taken = append(taken, l)
 	}
 	return taken, nil
 }
