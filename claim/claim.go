@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -90,9 +91,15 @@ func (t *Table) Claim(ctx context.Context, db DB, r Request, lease time.Duration
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.RunAt.Compare(b.RunAt), cmp.Compare(a.ID, b.ID))
 	})
 	if next != nil && len(claimed.Rows) < r.Limit {
-		claimed.Next, claimed.HasNext = time.Duration(*next)*time.Microsecond, true
+		claimed.Next, claimed.HasNext = micros(*next), true
 	}
 	return claimed, nil
+}
+
+// micros makes a Duration of microseconds, as far as one reaches: 292 years. A
+// job may be due in the year 9999.
+func micros(n int64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/1000)) * time.Microsecond
 }
 
 func scanRow(row pgx.CollectableRow) (r Row, err error) {

@@ -49,7 +49,8 @@ WITH o AS MATERIALIZED (
     UPDATE {{schema}}.jobs AS j SET
         status = 'ready', lease_until = NULL, worker_id = NULL,
         fence = j.fence + 1,
-        attempts = CASE WHEN d.verb IN ('snooze', 'return') THEN j.attempts - 1 ELSE j.attempts END,
+        -- Not below zero, which is what somebody may have set it to meanwhile.
+        attempts = CASE WHEN d.verb IN ('snooze', 'return') THEN greatest(j.attempts - 1, 0) ELSE j.attempts END,
         -- Counted apart and never past the end of its type.
         snoozes = CASE WHEN d.verb = 'snooze' THEN least(j.snoozes, 2147483646) + 1 ELSE j.snoozes END,
         -- A job handed back keeps its place in the queue.

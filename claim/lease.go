@@ -27,6 +27,9 @@ WITH o AS MATERIALIZED (
 ), moved AS (
     UPDATE {{schema}}.jobs AS j SET lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'
     WHERE j.id = ANY (ARRAY(SELECT l.id FROM l))
+      -- A job that somebody has made ready by hand under the same fence has no
+      -- lease; giving it one is an error, which would cost all others theirs.
+      AND j.status <> 'ready'
     RETURNING j.id, j.fence
 )
 SELECT o.id, o.fence
@@ -36,7 +39,7 @@ FROM o
 WHERE NOT EXISTS (SELECT FROM moved AS m WHERE m.id = o.id AND m.fence = o.fence)
   -- As scalars, not NOT EXISTS, which the planner may turn into one hash of
   -- the whole table.
-  AND (SELECT true FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence) IS NULL
+  AND (SELECT true FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence AND j.status <> 'ready') IS NULL
   -- Ended under this very fence: the claim is over, but nobody took it away.
   AND (SELECT true FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence LIMIT 1) IS NULL`
 

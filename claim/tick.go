@@ -121,10 +121,10 @@ func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) 
 	var rung int64
 	_, err = pgx.ForEachRow(rows, []any{&queue, &next, &lease, &ticked.Reaped, &ticked.Expired, &ticked.Now, &rung}, func() error {
 		if next != nil {
-			ticked.Next[queue] = time.Duration(*next) * time.Microsecond
+			ticked.Next[queue] = micros(*next)
 		}
 		if lease != nil {
-			ticked.Lease, ticked.HasLease = time.Duration(*lease)*time.Microsecond, true
+			ticked.Lease, ticked.HasLease = micros(*lease), true
 		}
 		return nil
 	})

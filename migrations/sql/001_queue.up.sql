@@ -37,7 +37,9 @@ CREATE TABLE {{schema}}.jobs (
            AND attempts BETWEEN 1 AND max_attempts),
     CONSTRAINT jobs_attempts CHECK (attempts >= 0 AND max_attempts >= 1),
     CONSTRAINT jobs_snoozes CHECK (snoozes >= 0),
-    CONSTRAINT jobs_fence CHECK (fence >= 0),
+    -- With room above it: a claim that cannot count on would spoil each that it
+    -- is made with.
+    CONSTRAINT jobs_fence CHECK (fence >= 0 AND fence < 4611686018427387904),
     -- The claim walks the five priorities by name: a sixth would never run.
     CONSTRAINT jobs_priority CHECK (priority BETWEEN -2 AND 2),
     -- Finite and within what every client can hold: a row that a worker cannot
