@@ -224,6 +224,7 @@ func (r *running) tick(ctx context.Context) (poller.Look, error) {
 	var ticked claim.Ticked
 	var pruned int
 	err := r.store.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
+		request.Latest = r.clock.Latest()
 		sent := time.Now()
 		ticked, err = c.table.Tick(ctx, conn, request)
 		if err != nil {

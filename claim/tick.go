@@ -33,7 +33,11 @@ const sqlTick = `
 WITH l AS MATERIALIZED (
     SELECT j.id, j.attempts, j.max_attempts
     FROM {{schema}}.jobs AS j
-    WHERE j.status = 'running' AND j.lease_until < (SELECT clock_timestamp())
+    WHERE j.status = 'running'
+      -- A clock that has stepped forward since the caller last saw it ends no
+      -- lease early.
+      AND j.lease_until < coalesce($6::timestamptz, 'infinity')
+      AND j.lease_until < (SELECT clock_timestamp())
     ORDER BY j.lease_until, j.id
     LIMIT $3::bigint
     FOR UPDATE SKIP LOCKED
@@ -88,6 +92,10 @@ type TickRequest struct {
 	// Reap ends leases that are over. It is off after the database's clock
 	// stepped, when a lease may only seem to be over.
 	Reap bool
+	// Latest is the latest time that the database's clock can show by what the
+	// caller knows of it: leases that end after it are not reaped, even if that
+	// clock says that they are over. Zero: the caller knows nothing.
+	Latest time.Time
 	// Own and Token are the channel and payload of this process's own bell.
 	Own, Token string
 }
@@ -108,11 +116,15 @@ func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) 
 	if r.Reap {
 		limit = ReapBatch
 	}
+	var latest *time.Time
+	if !r.Latest.IsZero() {
+		latest = &r.Latest
+	}
 	ticked := Ticked{Next: make(map[string]time.Duration)}
 	// Without sqlSettings: an idle process is to cost one statement. What a
 	// reap has done may be lost in a crash: the lease is over still, and the
 	// job is reaped again.
-	rows, err := db.Query(ctx, t.sql(sqlTick), r.Queues, r.Kinds, int64(limit), r.Own, r.Token)
+	rows, err := db.Query(ctx, t.sql(sqlTick), r.Queues, r.Kinds, int64(limit), r.Own, r.Token, latest)
 	if err != nil {
 		return Ticked{}, classify("tick", err)
 	}

@@ -55,6 +55,18 @@ func (c *Clock) Observe(db, sent, received time.Time) (jump time.Duration) {
 	return jump
 }
 
+// Latest returns the latest time that the database's clock can show now,
+// unless it has stepped by more than a second since the last Observe; the zero
+// time before the first one.
+func (c *Clock) Latest() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.seen {
+		return time.Time{}
+	}
+	return c.db.Add(time.Since(c.local) + c.top + drift)
+}
+
 // Until returns how long it is, by the best knowledge of the database's
 // clock, until that clock shows db. Before the first Observe it takes the
 // clocks for equal.

@@ -77,6 +77,9 @@ func TestClock(t *testing.T) {
 					if off := c.Until(due) - time.Hour; off.Abs() > trip.off {
 						t.Errorf("trip %d: Until is wrong by %v, want at most %v", i, off, trip.off)
 					}
+					if late := c.Latest().Sub(time.Now().Add(trip.ahead)); late < 0 || late > drift+2*trip.off+2*ms {
+						t.Errorf("trip %d: Latest is %v after the time, want at most %v", i, late, drift+2*trip.off)
+					}
 				}
 			})
 		})
@@ -102,6 +105,9 @@ func TestClockBeforeAnyReading(t *testing.T) {
 		var c Clock
 		if got := c.Until(time.Now().Add(time.Minute)); got != time.Minute {
 			t.Errorf("got %v, want 1m", got)
+		}
+		if !c.Latest().IsZero() {
+			t.Errorf("the latest time is %v, want none", c.Latest())
 		}
 	})
 }

@@ -1,0 +1,93 @@
+package fencepost_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost-go/fencepost"
+)
+
+// The database's clock steps forward by more than a lease under a running job.
+// The tick that finds out must not have reaped the job already.
+func TestAStepOfTheDatabasesClockDoublesNoJob(t *testing.T) {
+	t.Parallel()
+	dsn, admin := database(t)
+	script := func(sql string) {
+		t.Helper()
+		if _, err := admin.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script(`CREATE SCHEMA stepped;
+		CREATE TABLE stepped.step (by interval);
+		INSERT INTO stepped.step VALUES ('0');
+		CREATE FUNCTION stepped.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+			AS 'SELECT pg_catalog.clock_timestamp() + by FROM stepped.step'`)
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.RuntimeParams["search_path"] = "stepped, pg_catalog" // theirs comes before the server's own
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+
+	var log record
+	client := newClient(t, pool, fencepost.Config{
+		PollInterval: never,
+		Logger:       slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	began, release := make(chan struct{}, 10), make(chan struct{})
+	fencepost.HandleKind(client, "k", func(ctx context.Context, _ *fencepost.Job[json.RawMessage]) error {
+		began <- struct{}{}
+		<-release
+		return nil
+	})
+	id := enqueue(t, client, fencepost.NewJob{Kind: "k"})[0]
+	stop := work(t, client)
+	receive(t, began, "the handler")
+	eventually(t, "notifications are heard", func() bool { return log.has("notifications are heard") })
+
+	script(`UPDATE stepped.step SET by = '1 minute'`)
+	// A new connection of the listener's is followed by a tick at once.
+	script(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencepost listener'`)
+	eventually(t, "the step is seen", func() bool { return log.has("clock has stepped") })
+	if n := count(t, admin, "SELECT count(*) FROM fencepost.jobs WHERE status = 'running' AND attempts = 1"); n != 1 {
+		t.Error("the running job was taken from its worker")
+	}
+	close(release)
+	if info := ended(t, client, id); info.Status != fencepost.StatusDone || info.Attempts != 1 {
+		t.Errorf("job %+v", info)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// record keeps what is logged.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) has(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Contains(r.text.String(), text)
+}
