@@ -13,7 +13,7 @@ func TestAnySchemaNameWorks(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	for _, name := range []string{
-		"public", "MyQueue", `My "Queue"`, "it's", "a.b", "with space", "schön 🙂", "select", "1", "$bell$", "$$", "$1",
+		"public", "MyQueue", `My "Queue"`, "it's", "a.b", "with space", "schön 🙂", "select", "1", "two\nlines", "$bell$", "$$", "$1",
 		"{{schema}}", "{{channel}}", "%s%d", "--", "/*", ";", "a, b", "pg", "\"", strings.Repeat("x", 63), strings.Repeat("ä", 31),
 	} {
 		t.Run(name, func(t *testing.T) {

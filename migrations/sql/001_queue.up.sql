@@ -1,9 +1,9 @@
 -- Migration 001: the queue.
 -- oldest code: 1
 --
--- Every name is qualified with {{schema}}, which stands for the quoted name of
--- the schema; {{channel}} is the same name as a text literal: bells of a schema
--- go to the channel of its name.
+-- Two words in double braces are filled in, in no comment, since a name may
+-- have a line break: schema, the quoted name that qualifies every other, and
+-- channel, the same as a text literal: bells go to the channel of that name.
 
 -- Live work only: a job is here until it ends. Column order is by alignment
 -- (8 bytes, then 4, 2, then variable length), which keeps rows narrow.
