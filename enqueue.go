@@ -264,7 +264,7 @@ func (j NewJob) document() (document, error) {
 		fail("Delay is %v; must be between 0 and 100 years", j.Delay)
 	}
 	if !j.RunAt.IsZero() {
-		at := j.RunAt.UTC()
+		at := j.RunAt.UTC().Round(time.Microsecond) // as the database will
 		doc.RunAt = &at
 		if j.Delay != 0 {
 			fail("RunAt and Delay are both set")

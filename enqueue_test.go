@@ -127,6 +127,7 @@ func TestEnqueueRefusesBadJobs(t *testing.T) {
 		{fencepost.NewJob{Kind: "k", Delay: 1, RunAt: time.Now()}, "both"},
 		{fencepost.NewJob{Kind: "k", RunAt: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, "RunAt"},
 		{fencepost.NewJob{Kind: "k", RunAt: time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC)}, "RunAt"},
+		{fencepost.NewJob{Kind: "k", RunAt: time.Date(9999, 12, 31, 23, 59, 59, 999_999_900, time.UTC)}, "RunAt"}, // rounded up
 		{fencepost.NewJob{Kind: "k", Payload: func() {}}, "Payload"},
 		{fencepost.NewJob{Kind: "k", Payload: math.NaN()}, "Payload"},
 	} {
