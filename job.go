@@ -44,12 +44,13 @@ func (j *Job[T]) Key() string {
 	return fmt.Sprintf("%s/%d/%d", j.client.config.Schema, j.ID, j.CreatedAt.UnixMicro())
 }
 
-// Progress returns what an earlier attempt, or this one before it began, has
-// left with SetProgress; nil if nothing.
+// Progress returns what an earlier run of the job has left with SetProgress;
+// nil if nothing. What this run stores is seen by later ones.
 func (j *Job[T]) Progress() json.RawMessage { return j.row.Progress }
 
 // SetProgress stores a value with the job, as JSON of at most 64 KiB, for
-// later attempts to read with Progress. It uses the client's pool. It returns
+// later attempts to read with Progress. It uses the client's pool, so after
+// CompleteTx it would wait for the handler's own transaction. It returns
 // ErrLeaseLost, and has changed nothing, if the lease is over.
 func (j *Job[T]) SetProgress(ctx context.Context, v any) error {
 	raw, err := encodePayload(v)
@@ -64,7 +65,8 @@ func (j *Job[T]) SetProgress(ctx context.Context, v any) error {
 
 // CompleteTx stores the job's completion in the handler's own transaction: the
 // job is done if, and only if, everything else in the transaction happens too.
-// The handler returns nil after the commit. It returns ErrLeaseLost if the
+// The handler returns nil after the commit, and an error if there was none: nil
+// would complete the job all the same. It returns ErrLeaseLost if the
 // lease is over; roll back then.
 //
 // While the transaction is open the job is neither given to another worker nor
@@ -96,7 +98,9 @@ func (j *Job[T]) CompleteSQLTx(ctx context.Context, tx *sql.Tx) error {
 //		job.Payload.ID, job.Fence))
 //
 // A worker that froze, lost its lease and woke up then cannot overwrite what
-// its successor wrote. The row must exist, with a fence of 0 at first.
+// its successor wrote. The row must exist, with a fence of 0 at first. A second
+// write in the same attempt, or one more try after a broken connection, would be
+// refused as well; with fence <= $2 it is let through.
 func Fenced(tag pgconn.CommandTag, err error) error {
 	if err == nil && tag.RowsAffected() == 0 {
 		return fmt.Errorf("fenced write: %w", ErrLeaseLost)
