@@ -111,9 +111,9 @@ INSERT INTO {{schema}}.queues (name, keep) VALUES ($1::text, $2::bigint * interv
 ON CONFLICT (name) DO UPDATE SET keep = excluded.keep`
 
 // SetKeep sets, for all processes, how long done jobs of a queue stay to be
-// looked at, at most 100 years: 24 h unless set. With 0 they are deleted in the statement that
-// ends them. It applies to jobs that end from now on; dead ones stay 30 days,
-// cancelled ones 24 h.
+// looked at: 24 h unless set, at most 100 years. With 0 they are deleted in the
+// statement that ends them. It applies to jobs that end from now on; dead ones
+// stay 30 days, cancelled ones 24 h.
 func (c *Client) SetKeep(ctx context.Context, queue string, keep time.Duration) error {
 	if err := checkName(queue); err != nil {
 		return fmt.Errorf("set keep: queue %q: name %w", queue, err)

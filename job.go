@@ -66,7 +66,7 @@ func (j *Job[T]) SetProgress(ctx context.Context, v any) error {
 // CompleteTx stores the job's completion in the handler's own transaction: the
 // job is done if, and only if, everything else in the transaction happens too.
 // The handler returns nil after the commit, and an error if there was none: nil
-// would complete the job all the same. It returns ErrLeaseLost if the
+// would complete the job all the same. CompleteTx returns ErrLeaseLost if the
 // lease is over; roll back then.
 //
 // While the transaction is open the job is neither given to another worker nor

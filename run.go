@@ -29,8 +29,9 @@ const (
 // Then it takes no more jobs, waits for running handlers (Config.SoftStop),
 // cancels their contexts with cause ErrStopping and waits again
 // (Config.HardStop), stores every outcome, hands unfinished jobs back to be
-// claimed at once (one in its last attempt is dead instead), and returns. Leases are extended all the while. If handlers
-// were still running the error wraps ErrStuck.
+// claimed at once (one in its last attempt is dead instead), and returns.
+// Leases are extended all the while. If handlers were still running the error
+// wraps ErrStuck.
 //
 // Run returns early if the schema does not fit (ErrSchema), if the database
 // cannot be reached at first, or if one of its loops ends; once it is running,
