@@ -234,6 +234,9 @@ func (r *running) tick(ctx context.Context) (poller.Look, error) {
 		if jump := r.clock.Observe(ticked.Now, sent, time.Now()); jump != 0 {
 			r.distrustLeases(jump)
 		}
+		if ticked.Refused != nil {
+			c.config.Logger.ErrorContext(ctx, "the database does not let every job end whose lease is over", "error", ticked.Refused)
+		}
 		if ticked.Expired {
 			pruned, err = c.table.Prune(ctx, conn)
 		}

@@ -88,10 +88,15 @@ func kindOf(err error) error {
 	return ErrUnknown
 }
 
-// isDataError reports an error that one of the values caused (class 22, data
-// exception, or 23, integrity constraint violation): sending the same values
-// again can never work.
+// isDataError reports an error that one of the rows caused (class 22, data
+// exception; 23, integrity constraint violation; P0, raised by somebody's
+// trigger): the same again will most likely not work, and others do not have to
+// suffer for it.
 func isDataError(err error) bool {
 	var server *pgconn.PgError
-	return errors.As(err, &server) && len(server.Code) == 5 && (server.Code[:2] == "22" || server.Code[:2] == "23")
+	if !errors.As(err, &server) || len(server.Code) != 5 {
+		return false
+	}
+	class := server.Code[:2]
+	return class == "22" || class == "23" || class == "P0"
 }

@@ -76,7 +76,7 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 	}
 	type statement struct{ name, sql, arguments string }
 	finish := "'" + ids + "', " + array("1::bigint") + ", " + array("'retry'::text") + ", " + array("1::bigint") + ", " + array("''::text")
-	tick := "'{default,other}', NULL, 500, 'own', 'token', NULL"
+	tick := "'{default,other}', NULL, 500, 'own', 'token', NULL, 0"
 	statements := []statement{
 		{"claim", b.SQL(claim.SQLClaim), "'default', NULL, 100, 30000000, 'worker'"},
 		{"claim of kinds", b.SQL(claim.SQLClaim), "'default', '{kind 1,kind 2}', 100, 30000000, 'worker'"},

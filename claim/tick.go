@@ -39,7 +39,7 @@ WITH l AS MATERIALIZED (
       AND j.lease_until < coalesce($6::timestamptz, 'infinity')
       AND j.lease_until < (SELECT clock_timestamp())
     ORDER BY j.lease_until, j.id
-    LIMIT $3::bigint
+    LIMIT $3::bigint OFFSET $7::bigint
     FOR UPDATE SKIP LOCKED
 ), back AS (
     UPDATE {{schema}}.jobs AS j SET
@@ -105,9 +105,12 @@ type Ticked struct {
 	Next     map[string]time.Duration // per queue: until its earliest ready job is due; ≤ 0: due; absent: none
 	Lease    time.Duration            // until the earliest lease of a running job ends, if HasLease
 	HasLease bool
-	Reaped   int  // jobs whose lease was over
-	Expired  bool // finished has rows whose time is up, for Prune
-	Now      time.Time
+	Reaped   int // jobs whose lease was over
+	// Refused is why some of them were not reaped: the database does not let
+	// them end, because of a foreign key or a trigger of somebody's.
+	Refused error
+	Expired bool // finished has rows whose time is up, for Prune
+	Now     time.Time
 }
 
 // Tick reaps, looks and rings, in one statement and one commit.
@@ -116,6 +119,41 @@ func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) 
 	if r.Reap {
 		limit = ReapBatch
 	}
+	ticked, err := t.tick(ctx, db, r, limit, 0)
+	if r.Reap && isDataError(err) {
+		ticked, err = t.tickAround(ctx, db, r)
+	}
+	return ticked, classify("tick", err)
+}
+
+// tickAround reaps one by one, so that a job which the database does not let
+// end keeps no other from being reaped.
+func (t *Table) tickAround(ctx context.Context, db DB, r TickRequest) (Ticked, error) {
+	reaped, skip := 0, 0
+	var refused error
+	for range ReapBatch {
+		one, err := t.tick(ctx, db, r, 1, skip)
+		if isDataError(err) {
+			refused = err
+			skip++
+			continue
+		}
+		if err != nil {
+			return Ticked{}, err
+		}
+		if one.Reaped == 0 {
+			break
+		}
+		reaped++
+	}
+	ticked, err := t.tick(ctx, db, r, 0, 0)
+	ticked.Reaped, ticked.Refused = reaped, refused
+	return ticked, err
+}
+
+// tick passes over the given number of jobs whose lease is over, and reaps up
+// to limit others.
+func (t *Table) tick(ctx context.Context, db DB, r TickRequest, limit, skip int) (Ticked, error) {
 	var latest *time.Time
 	if !r.Latest.IsZero() {
 		latest = &r.Latest
@@ -124,9 +162,9 @@ func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) 
 	// Without sqlSettings: an idle process is to cost one statement. What a
 	// reap has done may be lost in a crash: the lease is over still, and the
 	// job is reaped again.
-	rows, err := db.Query(ctx, t.sql(sqlTick), r.Queues, r.Kinds, int64(limit), r.Own, r.Token, latest)
+	rows, err := db.Query(ctx, t.sql(sqlTick), r.Queues, r.Kinds, int64(limit), r.Own, r.Token, latest, int64(skip))
 	if err != nil {
-		return Ticked{}, classify("tick", err)
+		return Ticked{}, err
 	}
 	var queue string
 	var next, lease *int64
@@ -141,7 +179,7 @@ func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) 
 		return nil
 	})
 	if err != nil {
-		return Ticked{}, classify("tick", err)
+		return Ticked{}, err
 	}
 	return ticked, nil
 }
