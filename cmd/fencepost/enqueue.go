@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/fencepost-go/fencepost"
 )
@@ -44,6 +47,13 @@ func (a *app) enqueueCommand() *cobra.Command {
 				if job.RunAt, err = time.Parse(time.RFC3339, at); err != nil {
 					return usage("--at is %q; must be a time like 2030-01-01T09:00:00Z or with an offset like +01:00", at)
 				}
+			}
+			// The library takes these for "not said".
+			if cmd.Flags().Changed("queue") && job.Queue == "" {
+				return usage("--queue is empty")
+			}
+			if cmd.Flags().Changed("max-attempts") && job.MaxAttempts == 0 {
+				return usage("--max-attempts is 0; must be at least 1")
 			}
 			return a.withClient(cmd.Context(), func(client *fencepost.Client, pool *pgxpool.Pool) error {
 				var ids []int64
@@ -87,9 +97,12 @@ func (a *app) enqueueLines(ctx context.Context, client *fencepost.Client, pool *
 			_ = tx.Rollback(clean)
 		}
 	}()
+	if f, ok := a.stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprintln(a.stderr, "fencepost: reading jobs, one JSON object a line, until the end of the input (Ctrl-D)")
+	}
 	lines := newLineReader(a.stdin, defaults)
 	for {
-		jobs, err := lines.next(batch)
+		jobs, err := unlessDone(ctx, func() ([]fencepost.NewJob, error) { return lines.next(batch) })
 		if err != nil {
 			return nil, err
 		}
@@ -111,6 +124,23 @@ func (a *app) enqueueLines(ctx context.Context, client *fencepost.Client, pool *
 		return nil, nil
 	}
 	return ids, tx.Commit(ctx)
+}
+
+// unlessDone does not wait for read, which cannot be interrupted, when ctx is
+// done: the process is about to end.
+func unlessDone[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		value, err = read()
+	}()
+	select {
+	case <-done:
+		return value, err
+	case <-ctx.Done():
+		var zero T
+		return zero, context.Cause(ctx)
+	}
 }
 
 func (a *app) printIDs(ids []int64) error {

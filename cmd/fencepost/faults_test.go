@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/url"
 	"os"
 	"strings"
@@ -254,6 +255,42 @@ func TestInterrupted(t *testing.T) {
 	}
 	if took := time.Since(began); took > patience {
 		t.Errorf("took %v", took)
+	}
+}
+
+// slowInput says when it is read, and then has nothing until it is released.
+type slowInput struct{ read, release chan struct{} }
+
+func (in slowInput) Read([]byte) (int, error) {
+	close(in.read)
+	<-in.release
+	return 0, io.EOF
+}
+
+// A signal ends an enqueue that waits for its input.
+func TestInterruptedWhileReading(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	in := slowInput{make(chan struct{}), make(chan struct{})}
+	defer close(in.release)
+	code := make(chan int, 1)
+	dsn := database(t)
+	go func() {
+		code <- Run(ctx, []string{"enqueue"}, []string{"DATABASE_URL=" + dsn}, in, io.Discard, io.Discard)
+	}()
+	select {
+	case <-in.read:
+	case <-time.After(patience):
+		t.Fatal("nothing is read")
+	}
+	cancel()
+	select {
+	case got := <-code:
+		if got == exitOK {
+			t.Error("exit code 0")
+		}
+	case <-time.After(patience):
+		t.Fatal("the command goes on waiting")
 	}
 }
 

@@ -78,6 +78,13 @@ func (r *lineReader) parse(text []byte) (fencepost.NewJob, error) {
 	decoder.DisallowUnknownFields()
 	var l line
 	if err := decoder.Decode(&l); err != nil {
+		var wrong *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &wrong) && wrong.Field == "":
+			return job, fmt.Errorf("is a JSON %s; must be an object", wrong.Value)
+		case errors.As(err, &wrong):
+			return job, fmt.Errorf("%s cannot be a JSON %s", wrong.Field, wrong.Value)
+		}
 		return job, errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := decoder.Token(); err != io.EOF {
@@ -88,13 +95,17 @@ func (r *lineReader) parse(text []byte) (fencepost.NewJob, error) {
 		job.Payload = l.Payload
 	}
 	if l.Queue != nil {
-		job.Queue = *l.Queue
+		if job.Queue = *l.Queue; job.Queue == "" {
+			return job, errors.New("queue is empty")
+		}
 	}
 	if l.Priority != nil {
 		job.Priority = *l.Priority
 	}
 	if l.MaxAttempts != nil {
-		job.MaxAttempts = *l.MaxAttempts
+		if job.MaxAttempts = *l.MaxAttempts; job.MaxAttempts == 0 {
+			return job, errors.New("max_attempts is 0; must be at least 1")
+		}
 	}
 	if l.RunAt != nil || l.Delay != nil { // either replaces both defaults
 		job.RunAt, job.Delay = time.Time{}, 0

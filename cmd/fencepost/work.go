@@ -45,7 +45,8 @@ When it runs out of time or the lease is lost, the group gets TERM, and KILL 3 s
 later.
 
 The first TERM or INT stops taking jobs and waits 20 s for running ones; the
-second ends them at once. Jobs that did not end are handed back.`
+second ends them at once. Jobs that did not end are handed back; one in its last
+attempt is dead, since it may have had its effect.`
 
 func (a *app) workCommand() *cobra.Command {
 	var (

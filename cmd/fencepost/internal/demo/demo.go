@@ -112,7 +112,7 @@ func (t *tale) pauseOne(ctx context.Context, w *worker) error {
 	if err != nil {
 		return err
 	}
-	t.Tell(fmt.Sprintf("worker %s is frozen with %d jobs in hand", w.name, victims))
+	t.Tell(fmt.Sprintf("worker %s is frozen while it holds %d", w.name, victims))
 	if err := t.stage.robbed(ctx, w, held); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (t *tale) killOne(ctx context.Context, workers []*worker) error {
 		if err != nil {
 			return err
 		}
-		t.Tell(fmt.Sprintf("worker %s is killed with %d jobs in hand; worker %s takes its place", w.name, victims, next.name))
+		t.Tell(fmt.Sprintf("worker %s is killed while it holds %d; worker %s takes its place", w.name, victims, next.name))
 		if victims > 0 {
 			t.killedAt = at
 			return nil

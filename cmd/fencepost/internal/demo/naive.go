@@ -92,7 +92,7 @@ func naiveTroubles(ctx context.Context, p Plan, s *stage, w *worker, ended *prog
 		if err != nil {
 			return err
 		}
-		p.Tell(fmt.Sprintf("worker %s is frozen with %d jobs in hand", w.name, victims))
+		p.Tell(fmt.Sprintf("worker %s is frozen while it holds %d", w.name, victims))
 		if err := s.robbed(ctx, w, naiveHeld); err != nil {
 			return err
 		}
