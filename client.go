@@ -110,6 +110,9 @@ const sqlSetKeep = `
 INSERT INTO {{schema}}.queues (name, keep) VALUES ($1::text, $2::bigint * interval '1 microsecond')
 ON CONFLICT (name) DO UPDATE SET keep = excluded.keep`
 
+// maxKeep is what the table allows.
+const maxKeep = 100 * 365 * 24 * time.Hour
+
 // SetKeep sets, for all processes, how long done jobs of a queue stay to be
 // looked at: 24 h unless set, at most 100 years. With 0 they are deleted in the
 // statement that ends them. It applies to jobs that end from now on; dead ones
@@ -118,8 +121,8 @@ func (c *Client) SetKeep(ctx context.Context, queue string, keep time.Duration) 
 	if err := checkName(queue); err != nil {
 		return fmt.Errorf("set keep: queue %q: name %w", queue, err)
 	}
-	if keep < 0 {
-		return fmt.Errorf("set keep of queue %q: %v is negative", queue, keep)
+	if keep < 0 || keep > maxKeep {
+		return fmt.Errorf("set keep of queue %q: %v: must be between 0 and 100 years", queue, keep)
 	}
 	if _, err := c.pool.Exec(ctx, inSchema(sqlSetKeep, c.config.Schema), queue, keep.Microseconds()); err != nil {
 		return fmt.Errorf("set keep of queue %q: %w", queue, err)

@@ -191,7 +191,11 @@ func encode(jobs []NewJob) ([]string, error) {
 	for i, job := range jobs {
 		doc, err := job.document()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%w: job %d of %d: %w", ErrInvalid, i+1, len(jobs), err))
+			err = fmt.Errorf("%w: %w", ErrInvalid, err)
+			if len(jobs) > 1 {
+				err = fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
+			}
+			errs = append(errs, err)
 			if len(errs) == 10 {
 				errs = append(errs, errors.New("and perhaps more"))
 				break

@@ -238,9 +238,12 @@ func (r *running) tick(ctx context.Context) (poller.Look, error) {
 			c.config.Logger.ErrorContext(ctx, "the database does not let every job end whose lease is over", "error", ticked.Refused)
 		}
 		if ticked.Expired {
-			pruned, err = c.table.Prune(ctx, conn)
+			if pruned, err = c.table.Prune(ctx, conn); err != nil {
+				// No reason to work less: what should go only stays longer.
+				c.config.Logger.ErrorContext(ctx, "finished jobs whose time is up cannot be deleted", "error", err)
+			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return poller.Look{}, err
