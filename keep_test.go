@@ -9,23 +9,6 @@ import (
 	"github.com/fencepost-go/fencepost"
 )
 
-func TestSetKeepRefuses(t *testing.T) {
-	t.Parallel()
-	_, pool := database(t)
-	client := newClient(t, pool, fencepost.Config{})
-	for _, keep := range []time.Duration{-1, 200 * 365 * 24 * time.Hour} {
-		if err := client.SetKeep(t.Context(), "q", keep); err == nil {
-			t.Errorf("%v is accepted", keep)
-		}
-	}
-	if err := client.SetKeep(t.Context(), "", time.Hour); err == nil {
-		t.Error("an empty queue name is accepted")
-	}
-	if err := client.SetKeep(t.Context(), "q", 100*365*24*time.Hour); err != nil {
-		t.Error(err)
-	}
-}
-
 // Done jobs whose time is up are deleted by the tick.
 func TestDoneJobsGoWhenTheirTimeIsUp(t *testing.T) {
 	t.Parallel()
