@@ -34,13 +34,13 @@ type Config struct {
 	// Lease is how long a claimed job belongs to this process without news of
 	// it. It is extended every third of it while the handler runs, and when it
 	// is over another process may take the job. A shorter one means earlier
-	// recovery from a death and less patience with pauses. Default 30 s,
-	// minimum 2 s.
+	// recovery from a death and less patience with pauses. Default 30 s, at
+	// least 2 s, at most 24 h.
 	Lease time.Duration
 
 	// PollInterval is the time, ± 10 %, between two looks at the tables while
 	// notifications are heard; without them a process looks every second.
-	// Default 30 s, minimum 1 s.
+	// Default 30 s, at least 1 s, at most 24 h.
 	PollInterval time.Duration
 
 	// JobTimeout ends the context of a handler that runs longer, with cause
@@ -144,8 +144,8 @@ func (c Config) resolve() (Config, error) {
 		fail("Lease is %v; must be between %v and 24h", c.Lease, minLease)
 	}
 	c.PollInterval = orDefault(c.PollInterval, 30*time.Second)
-	if c.PollInterval < minPoll {
-		fail("PollInterval is %v; must be at least %v", c.PollInterval, minPoll)
+	if c.PollInterval < minPoll || c.PollInterval > 24*time.Hour {
+		fail("PollInterval is %v; must be between %v and 24h", c.PollInterval, minPoll)
 	}
 	if c.JobTimeout < 0 {
 		fail("JobTimeout is %v; must not be negative", c.JobTimeout)

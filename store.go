@@ -24,6 +24,8 @@ type store struct {
 	kinds    []string
 	exchange *line
 	keeper   *line
+
+	saidRejected time.Time // of the exchange's goroutine alone
 }
 
 func (s *store) Exchange(ctx context.Context, trip dispatcher.Trip) (haul dispatcher.Haul) {
@@ -51,7 +53,11 @@ func (s *store) finish(ctx context.Context, outcomes []claim.Outcome) (results [
 		return err
 	})
 	if errors.Is(err, claim.ErrRejected) {
-		s.client.config.Logger.ErrorContext(ctx, "the database rejects an outcome; it will be sent again", "error", err)
+		// It is sent again every second; once a minute is enough to say so.
+		if now := time.Now(); now.Sub(s.saidRejected) > time.Minute {
+			s.saidRejected = now
+			s.client.config.Logger.ErrorContext(ctx, "the database rejects an outcome; it will be sent again", "error", err)
+		}
 	} else if err != nil {
 		return nil, err
 	}

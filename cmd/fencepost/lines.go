@@ -111,7 +111,9 @@ func (r *lineReader) parse(text []byte) (fencepost.NewJob, error) {
 		job.RunAt, job.Delay = time.Time{}, 0
 	}
 	if l.RunAt != nil {
-		job.RunAt = *l.RunAt
+		if job.RunAt = *l.RunAt; job.RunAt.IsZero() {
+			return job, errors.New("run_at is in the year 1") // which the library takes for "not said"
+		}
 	}
 	if l.Delay != nil {
 		delay, err := time.ParseDuration(*l.Delay)

@@ -120,7 +120,7 @@ func (s *shell) verdict(state *os.ProcessState, stderr string) error {
 func withoutSecrets(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return name == "DATABASE_URL" || name == "PGPASSWORD" || strings.HasPrefix(name, "FENCEPOST_")
+		return name == "DATABASE_URL" || name == "PGPASSWORD" || name == "PGSSLPASSWORD" || strings.HasPrefix(name, "FENCEPOST_")
 	})
 }
 

@@ -201,7 +201,7 @@ func TestTail(t *testing.T) {
 }
 
 func TestWithoutSecrets(t *testing.T) {
-	got := withoutSecrets([]string{"A=1", "DATABASE_URL=x", "PGPASSWORD=x", "FENCEPOST_SCHEMA=x", "DATABASE_URLS=2", "PATH=a=b"})
+	got := withoutSecrets([]string{"A=1", "DATABASE_URL=x", "PGPASSWORD=x", "PGSSLPASSWORD=x", "FENCEPOST_SCHEMA=x", "DATABASE_URLS=2", "PATH=a=b"})
 	if want := []string{"A=1", "DATABASE_URLS=2", "PATH=a=b"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
