@@ -3,10 +3,12 @@ package fencepost_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/fencepost-go/fencepost"
 	"github.com/fencepost-go/fencepost/internal/faultproxy"
@@ -165,4 +167,69 @@ func TestEveryNotificationDropped(t *testing.T) {
 	}
 	proxy.DropNotifications(0)
 	await(t, states, true)
+}
+
+// One bell is lost although the process hears: nothing tells it, and the poll
+// finds the job within its interval (B34).
+func TestALostBellCostsOnePollInterval(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	config, states := hearing(fencepost.Config{PollInterval: 2 * time.Second})
+	client := newClient(t, pool, config)
+	starts := recordStarts(client, pool.QueryRow)
+	work(t, client)
+	await(t, states, true)
+	// Another job comes by bell, after which no look of the start is pending.
+	first := enqueue(t, client, fencepost.NewJob{Kind: "k", Payload: 1})[0]
+	receive(t, starts, "the first job")
+	ended(t, client, first)
+	// As if it had been lost: this job's bell is not rung.
+	if _, err := pool.Exec(t.Context(), `WITH silence AS MATERIALIZED (SELECT set_config('fencepost.bell', 'off', true))
+		INSERT INTO fencepost.jobs (kind, payload) SELECT 'k', '1' FROM silence`); err != nil {
+		t.Fatal(err)
+	}
+	// The interval is spread by 10 %; a second more for a busy machine.
+	if s := receive(t, starts, "the job"); s.late > 3200*time.Millisecond {
+		t.Errorf("started %v after it was due", s.late)
+	}
+	if len(states) > 0 {
+		t.Error("the process did not hear for a while, so the test says nothing")
+	}
+}
+
+// A job that comes while nobody listens, and is the last for long, is found by
+// the look that follows LISTEN: at the start and after a loss (B37).
+func TestAJobThatComesBeforeListenIsFound(t *testing.T) {
+	t.Parallel()
+	dsn, pool := database(t)
+	proxy := faultproxy.New(t, dsn)
+	listen := pool.Config().ConnConfig
+	proxy.Through(listen)
+	held, release := make(chan struct{}, 100), make(chan struct{})
+	proxy.OnQuery(func(sql string) *pgproto3.ErrorResponse {
+		if strings.HasPrefix(sql, "listen ") {
+			held <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	config, states := hearing(fencepost.Config{PollInterval: never, ListenConfig: listen})
+	client := newClient(t, pool, config)
+	ran := echo(client)
+	work(t, client)
+	t.Cleanup(func() { close(release) }) // before the stop, which may wait for LISTEN
+	for _, when := range []string{"at the start", "after a loss"} {
+		receive(t, held, "LISTEN "+when)
+		enqueue(t, client, fencepost.NewJob{Kind: "echo"})
+		release <- struct{}{}
+		receive(t, held, "LISTEN on the second channel "+when)
+		enqueue(t, client, fencepost.NewJob{Kind: "echo"})
+		release <- struct{}{}
+		await(t, states, true)
+		for range 2 {
+			receive(t, ran, "a job that came before LISTEN "+when)
+		}
+		proxy.Cut()
+		await(t, states, false)
+	}
 }

@@ -158,6 +158,60 @@ func TestKeyAndProgress(t *testing.T) {
 	}
 }
 
+// An id may be given a second time, as after a failover that lost commits: the
+// new job has a key of its own.
+func TestANewJobUnderAnOldIDHasItsOwnKey(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	client := newClient(t, pool, fencepost.Config{})
+	keys := make(chan string, 2)
+	fencepost.HandleKind(client, "k", func(_ context.Context, job *fencepost.Job[json.RawMessage]) error {
+		keys <- job.Key()
+		return nil
+	})
+	work(t, client)
+	seen := make(map[string]bool)
+	for range 2 {
+		if _, err := pool.Exec(t.Context(), "INSERT INTO fencepost.jobs (id, kind) VALUES (7, 'k')"); err != nil {
+			t.Fatal(err)
+		}
+		seen[receive(t, keys, "the job")] = true
+		eventually(t, "the job ends", func() bool { return count(t, pool, "SELECT count(*) FROM fencepost.jobs") == 0 })
+	}
+	if len(seen) != 2 {
+		t.Errorf("two jobs have the keys %v", seen)
+	}
+}
+
+// A number keeps every digit on its way to a handler, whatever it is decoded
+// into.
+func TestNumbersKeepTheirDigits(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	client := newClient(t, pool, fencepost.Config{})
+	got := make(chan string, 3)
+	fencepost.HandleKind(client, "any", func(_ context.Context, job *fencepost.Job[any]) error {
+		got <- fmt.Sprint(job.Payload)
+		return nil
+	})
+	fencepost.HandleKind(client, "map", func(_ context.Context, job *fencepost.Job[map[string]any]) error {
+		got <- fmt.Sprint(job.Payload["n"])
+		return nil
+	})
+	fencepost.HandleKind(client, "uint64", func(_ context.Context, job *fencepost.Job[struct{ N uint64 }]) error {
+		got <- fmt.Sprint(job.Payload.N)
+		return nil
+	})
+	work(t, client)
+	const number = "18446744073709551615"
+	for kind, payload := range map[string]string{"any": number, "map": `{"n": ` + number + `}`, "uint64": `{"N": ` + number + `}`} {
+		enqueue(t, client, fencepost.NewJob{Kind: kind, Payload: raw(payload)})
+		if n := receive(t, got, "a job of kind "+kind); n != number {
+			t.Errorf("%s: %s, want %s", kind, n, number)
+		}
+	}
+}
+
 // 5,000 jobs through three clients: each runs once, none is left.
 func TestManyJobsThroughSeveralClients(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,92 @@
+package fencepost_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost"
+	"github.com/fencepost-go/fencepost/internal/pgtest"
+	"github.com/fencepost-go/fencepost/migrations"
+)
+
+// Two installs in one database, whose names need quotes and differ in case
+// alone, share nothing: neither jobs, nor bells, nor settings, nor keys.
+func TestTwoInstallsShareNothing(t *testing.T) {
+	t.Parallel()
+	schemas := []string{`My "Queue"`, `my "queue"`}
+	pool := pgtest.Pool(t, pgtest.New(t, "fencepost two installs", func(ctx context.Context, dsn string) error {
+		conn, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		for _, schema := range schemas {
+			if _, err := migrations.Up(ctx, conn, schema); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	type run struct {
+		id  int64
+		key string
+	}
+	var clients []*fencepost.Client
+	var runs []chan run
+	for _, schema := range schemas {
+		config, states := hearing(fencepost.Config{Schema: schema, PollInterval: never})
+		client, ran := newClient(t, pool, config), make(chan run, 10)
+		fencepost.HandleKind(client, "k", func(_ context.Context, job *fencepost.Job[json.RawMessage]) error {
+			ran <- run{job.ID, job.Key()}
+			return nil
+		})
+		work(t, client)
+		await(t, states, true)
+		clients, runs = append(clients, client), append(runs, ran)
+	}
+	if err := clients[0].SetKeep(t.Context(), fencepost.DefaultQueue, 0); err != nil {
+		t.Fatal(err)
+	}
+	keys := make(map[string]bool)
+	for i, client := range clients {
+		// Both sequences begin with the same id.
+		id := enqueue(t, client, fencepost.NewJob{Kind: "k"})[0]
+		got := receive(t, runs[i], "the job in "+schemas[i])
+		if got.id != id || id != 1 || keys[got.key] {
+			t.Errorf("%s: ran job %d with key %q, want job %d, which is 1, with a key of its own", schemas[i], got.id, got.key, id)
+		}
+		keys[got.key] = true
+	}
+	if info := ended(t, clients[1], 1); info.Status != fencepost.StatusDone {
+		t.Errorf("the job that is kept is %s", info.Status)
+	}
+	eventually(t, "the job that is not kept is gone", func() bool {
+		_, err := clients[0].Get(t.Context(), 1)
+		return errors.Is(err, fencepost.ErrNotFound)
+	})
+	for i, ran := range runs {
+		if len(ran) > 0 {
+			t.Errorf("%s: another job ran: %v", schemas[i], <-ran)
+		}
+	}
+}
+
+// A keep that makes no sense is refused.
+func TestSetKeepRefuses(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	client := newClient(t, pool, fencepost.Config{})
+	for queue, keep := range map[string]time.Duration{"": time.Hour, "a\x00": time.Hour, "a": -1} {
+		if err := client.SetKeep(t.Context(), queue, keep); err == nil {
+			t.Errorf("SetKeep(%q, %v) is accepted", queue, keep)
+		}
+	}
+	if n := count(t, pool, "SELECT count(*) FROM fencepost.queues"); n != 0 {
+		t.Errorf("%d settings were stored", n)
+	}
+}
