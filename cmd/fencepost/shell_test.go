@@ -142,14 +142,17 @@ func TestKilledWorkerLeavesNothingBehind(t *testing.T) {
 	w.allGone(t)
 }
 
-// The second signal does not wait for the command: the job is handed back.
+// The first TERM drains, the second does not wait for the command: the job is
+// handed back.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
 	w := newWitness(t)
 	dsn := database(t)
 	if got := run(t, invocation{args: []string{"enqueue", "mail"}}, "DATABASE_URL="+dsn); got.code != exitOK {
 		t.Fatal(got.stderr)
 	}
-	worker := command(t.Context(), dsn, "work", "--exec", `echo ready; sleep 1000`)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	worker := command(ctx, dsn, "work", "--exec", `echo ready; sleep 1000`)
 	worker.Stdout = w.w
 	log, err := worker.StderrPipe()
 	if err != nil {
@@ -160,7 +163,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	}
 	w.says(t, "ready")
 	began := time.Now()
-	if err := worker.Process.Signal(os.Interrupt); err != nil {
+	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
 	lines := bufio.NewScanner(log)
