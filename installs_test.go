@@ -76,6 +76,55 @@ func TestTwoInstallsShareNothing(t *testing.T) {
 	}
 }
 
+// Columns that a later version has added do not disturb this one: it names
+// every column that it reads and writes.
+func TestMoreColumnsDoNoHarm(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	for _, table := range []string{"jobs", "finished", "queues"} {
+		if _, err := pool.Exec(t.Context(), "ALTER TABLE fencepost."+table+" ADD COLUMN later text NOT NULL DEFAULT 'x'"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := newClient(t, pool, fencepost.Config{RetryDelay: func(int, error) time.Duration { return time.Millisecond }})
+	if err := client.SetKeep(t.Context(), fencepost.DefaultQueue, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	fencepost.HandleKind(client, "k", func(ctx context.Context, job *fencepost.Job[json.RawMessage]) error {
+		if job.Attempt == 1 {
+			return errors.Join(job.SetProgress(ctx, 1), errors.New("once more"))
+		}
+		return nil
+	})
+	fencepost.HandleKind(client, "tx", func(ctx context.Context, job *fencepost.Job[json.RawMessage]) error {
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return job.CompleteTx(ctx, tx) })
+	})
+	ids := enqueue(t, client, fencepost.NewJob{Kind: "k"}, fencepost.NewJob{Kind: "tx"})
+	// One whose worker died, and one whose time is up.
+	if _, err := pool.Exec(t.Context(), `INSERT INTO fencepost.jobs (kind, status, attempts, max_attempts, lease_until, worker_id)
+		VALUES ('k', 'running', 1, 1, now(), 'dead')`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `INSERT INTO fencepost.finished
+			(id, fence, run_at, created_at, keep_until, attempts, max_attempts, snoozes, priority, status, queue, kind, payload)
+		VALUES (1, 1, now(), now(), now(), 1, 1, 0, 0, 'done', 'default', 'old', '{}')`); err != nil {
+		t.Fatal(err)
+	}
+	work(t, client)
+	for _, id := range ids {
+		if info := ended(t, client, id); info.Status != fencepost.StatusDone {
+			t.Errorf("job %d is %s: %s", id, info.Status, info.LastError)
+		}
+	}
+	eventually(t, "the dead worker's job is buried, and what is old is gone", func() bool {
+		return count(t, pool, "SELECT count(*) FROM fencepost.finished WHERE status = 'dead'") == 1 &&
+			count(t, pool, "SELECT count(*) FROM fencepost.finished WHERE kind = 'old'") == 0
+	})
+	if jobs, err := client.List(t.Context(), fencepost.Filter{}); err != nil || len(jobs) != 3 {
+		t.Errorf("%d jobs listed, %v", len(jobs), err)
+	}
+}
+
 // A keep that makes no sense is refused.
 func TestSetKeepRefuses(t *testing.T) {
 	t.Parallel()
