@@ -48,7 +48,9 @@ func TestStoryKeepsItsPromises(t *testing.T) {
 	if least := p.Lease.Seconds() / 2; r.RecoverySeconds < least || r.RecoverySeconds > 20 {
 		t.Errorf("recovered after %v s; want between %v and 20", r.RecoverySeconds, least)
 	}
-	if r.PickupP50 <= 0 || r.PickupP50 > r.PickupP99 {
+	// On a busy machine the handler may begin before the producer is told of
+	// its commit, which counts as 0; not always.
+	if r.PickupP50 < 0 || r.PickupP99 <= 0 || r.PickupP50 > r.PickupP99 {
 		t.Errorf("pick-up p50 %v ms, p99 %v ms", r.PickupP50, r.PickupP99)
 	}
 	if r.IdleStatements <= 0 || r.IdleWALBytes <= 0 {
