@@ -1,0 +1,78 @@
+package fencepost_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost-go/fencepost"
+)
+
+// statements is a tracer that tells of every statement of a client.
+type statements chan string
+
+func (s statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	s <- d.SQL
+	return ctx
+}
+
+func (statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (s statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
+	s <- d.SQL
+}
+
+func (statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// An idle worker sends one statement in each poll interval and holds two
+// connections.
+func TestIdleCostsOneStatementAPoll(t *testing.T) {
+	t.Parallel()
+	dsn, watcher := database(t)
+	pc, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := make(statements, 10_000)
+	pc.ConnConfig.Tracer = sent
+	pool, err := pgxpool.NewWithConfig(t.Context(), pc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	config, states := hearing(fencepost.Config{PollInterval: time.Second})
+	client, producer := newClient(t, pool, config), newClient(t, watcher, fencepost.Config{})
+	ran := echo(client)
+	work(t, client)
+	await(t, states, true)
+
+	// After a job no look of the start is pending.
+	id := enqueue(t, producer, fencepost.NewJob{Kind: "echo"})[0]
+	receive(t, ran, "the job")
+	ended(t, producer, id)
+	eventually(t, "two connections are left", func() bool { return sessions(t, watcher) == 2 })
+	for len(sent) > 0 {
+		<-sent
+	}
+	start := time.Now()
+	for range 4 {
+		if sql := receive(t, sent, "a statement"); !strings.Contains(sql, "pg_notify") {
+			t.Errorf("an idle worker sends %s", sql)
+		}
+	}
+	// Three intervals and a part of one, each 10 % shorter at most.
+	if took := time.Since(start); took < 2700*time.Millisecond {
+		t.Errorf("4 statements in %v", took)
+	}
+	if n := sessions(t, watcher); n != 2 {
+		t.Errorf("%d connections, want 2", n)
+	}
+}
