@@ -50,30 +50,53 @@ func (s *store) finish(ctx context.Context, outcomes []claim.Outcome) (results [
 	defer cancel()
 	err = s.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
 		results, err = s.client.table.Finish(ctx, conn, outcomes)
+		if errors.Is(err, claim.ErrRejected) {
+			s.sayRejected(ctx, err)
+			err = nil
+		}
+		for i := 0; i < len(outcomes) && err == nil; i++ {
+			if results[i] == claim.Lost {
+				var gone bool
+				if gone, err = s.gone(ctx, conn, outcomes[i].Lease); gone {
+					results[i] = claim.Stored
+				}
+			}
+		}
 		return err
 	})
-	if errors.Is(err, claim.ErrRejected) {
-		// It is sent again every second; once a minute is enough to say so.
-		if now := time.Now(); now.Sub(s.saidRejected) > time.Minute {
-			s.saidRejected = now
-			s.client.config.Logger.ErrorContext(ctx, "the database rejects an outcome; it will be sent again", "error", err)
-		}
-	} else if err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for i, o := range outcomes {
-		// A job that its handler has ended in its own transaction, in a queue
-		// that keeps no done jobs, has left no trace by which to tell "stored"
-		// from "lost".
-		if s.client.completed.has(o.Lease) && results[i] == claim.Lost && o.Verb == claim.Done {
-			results[i] = claim.Stored
-			s.client.config.Logger.DebugContext(ctx, "outcome unknown: the job is gone and its queue keeps none", "job", o.ID)
-		}
 		if results[i] != claim.Busy {
 			s.client.completed.remove(o.Lease)
 		}
 	}
 	return results, nil
+}
+
+// sayRejected logs that the database rejects outcomes. They are sent again
+// every second; once a minute is enough to say so.
+func (s *store) sayRejected(ctx context.Context, err error) {
+	if now := time.Now(); now.Sub(s.saidRejected) > time.Minute {
+		s.saidRejected = now
+		s.client.config.Logger.ErrorContext(ctx, "the database rejects an outcome; it will be sent again", "error", err)
+	}
+}
+
+// gone tells a job that its handler has ended in a transaction of its own, in
+// a queue that keeps none, from one that was taken from us: the first has left
+// no trace at all. If that transaction was rolled back, the job is still to be
+// found.
+func (s *store) gone(ctx context.Context, conn *pgx.Conn, l claim.Lease) (bool, error) {
+	if !s.client.completed.has(l) {
+		return false, nil
+	}
+	_, err := s.client.table.Get(ctx, conn, l.ID)
+	if errors.Is(err, claim.ErrNotFound) {
+		return true, nil
+	}
+	return false, err
 }
 
 func (s *store) claim(ctx context.Context, want dispatcher.Want) (claimed claim.Claimed, err error) {
@@ -100,21 +123,16 @@ func (s *store) Extend(ctx context.Context, leases []claim.Lease) (lost []claim.
 	return lost, err
 }
 
-// taken leaves out those leases that are gone because their jobs are done, by
-// their handlers' own transactions, in a queue that keeps none. If such a
-// transaction has been rolled back, the job is still to be found.
+// taken leaves out the leases of jobs that are gone because they are done.
 func (s *store) taken(ctx context.Context, conn *pgx.Conn, lost []claim.Lease) (taken []claim.Lease, err error) {
 	for _, l := range lost {
-		if s.client.completed.has(l) {
-			_, err := s.client.table.Get(ctx, conn, l.ID)
-			if errors.Is(err, claim.ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
+		gone, err := s.gone(ctx, conn, l)
+		if err != nil {
+			return nil, err
 		}
-		taken = append(taken, l)
+		if !gone {
+			taken = append(taken, l)
+		}
 	}
 	return taken, nil
 }
