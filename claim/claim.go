@@ -11,6 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// sqlPriorities lists the five priorities, as the table's CHECK does, first the
+// one that is claimed first.
+const sqlPriorities = `(VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)`
+
 // sqlClaim takes up to $3 due jobs of queue $1, in order of priority, run_at
 // and id, for worker $5 and a lease of $4 microseconds.
 const sqlClaim = `
@@ -31,7 +35,7 @@ WHERE j.id = ANY (ARRAY(
         -- "id IN (SELECT … LIMIT)" may run it again for every row and so take
         -- more than the limit.
         SELECT c.id
-        FROM (VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)
+        FROM ` + sqlPriorities + `
         -- Per priority the index is walked in order and each row locked as it
         -- comes, until the outer LIMIT has enough: exactly as many as are taken.
         CROSS JOIN LATERAL (
@@ -60,7 +64,7 @@ const sqlNext = `
 SELECT CASE WHEN min(n.run_at) <= now() THEN 0
             WHEN min(n.run_at) > now() -- and not ELSE: there may be none
             THEN greatest(1, (extract(epoch FROM min(n.run_at) - clock_timestamp()) * 1000000)::bigint) END
-FROM (VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)
+FROM ` + sqlPriorities + `
 CROSS JOIN LATERAL (
     SELECT r.run_at
     FROM {{schema}}.jobs AS r

@@ -18,12 +18,13 @@ const (
 // sqlTick is all that a process does because time has passed, in one statement
 // for all its queues ($1) and kinds ($2).
 //
-// Reap: up to $3 jobs whose lease is over go back as a failed attempt, with a
-// later run_at, so that a job which hangs does not keep its place at the head;
-// or end as dead when that was the last attempt. State, lease and fence are
-// read under the row's lock and written in the same statement; a row that
-// somebody holds, such as an open CompleteTx, is skipped. Recovery rests on
-// the lease alone: no other table is asked who is alive.
+// Reap: jobs whose lease is over go back as a failed attempt, with a later
+// run_at, so that a job which hangs does not keep its place at the head; or
+// end as dead when that was the last attempt. At most $3 of them, passing over
+// the first $7, and only leases that were to end before $6. State, lease and
+// fence are read under the row's lock and written in the same statement; a row
+// that somebody holds, such as an open CompleteTx, is skipped. Recovery rests
+// on the lease alone: no other table is asked who is alive.
 //
 // Look: when the earliest job of each queue is due, and when the earliest
 // lease of a running job ends.
@@ -67,7 +68,7 @@ WITH l AS MATERIALIZED (
 SELECT q.name,
        (extract(epoch FROM least(
            (SELECT min(n.run_at)
-            FROM (VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)
+            FROM ` + sqlPriorities + `
             CROSS JOIN LATERAL (
                 SELECT r.run_at FROM {{schema}}.jobs AS r
                 WHERE r.queue = q.name AND r.priority = p.priority AND r.status = 'ready'
