@@ -26,10 +26,10 @@ func TestEachJobIsClaimedAndFinishedOnce(t *testing.T) {
 	}
 	whole := setUp(t)
 	for range rounds {
-		b := whole.fresh(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // each round is bounded by itself
 		defer cancel()
-		b.ctx = ctx
+		whole.ctx = ctx
+		b := whole.fresh(t)
 		b.insert(jobs)
 		var mu sync.Mutex
 		claimed, stored := make(map[int64]int), 0
