@@ -74,7 +74,7 @@ func (b *bench) fresh(t testing.TB) *bench {
 	t.Helper()
 	other := *b
 	other.t = t
-	other.exec("TRUNCATE {{schema}}.jobs, {{schema}}.finished, {{schema}}.queues")
+	other.exec("TRUNCATE {{schema}}.jobs, {{schema}}.finished, {{schema}}.queues, {{schema}}.workers")
 	return &other
 }
 

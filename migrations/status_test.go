@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -42,10 +43,11 @@ func TestCheck(t *testing.T) { // not parallel: it replaces the migrations
 	// Later migrations may be compatible with that one, but not with us.
 	b.script("INSERT INTO fencepost.schema_migrations (version, name, checksum, oldest_code) VALUES (100, 'later', '', 1)")
 	wantErr("the same, and one later", "version 100", "version 98")
-	b.script("DELETE FROM fencepost.schema_migrations WHERE version > 1")
+	b.script("DELETE FROM fencepost.schema_migrations WHERE version > " + fmt.Sprint(migrations.Latest))
 
-	migrations.Replace(t, withSecond(t, "2"))
-	wantErr("older schema", "version 1", "needs 2", command)
+	before := migrations.Latest
+	migrations.Replace(t, withNext(t, before+1))
+	wantErr("older schema", fmt.Sprintf("version %d", before), fmt.Sprintf("needs %d", before+1), command)
 	b.up(schema)
 	if err := migrations.Check(b.ctx, b.conn, schema); err != nil {
 		t.Errorf("newest schema: %v", err)
@@ -62,32 +64,40 @@ func TestStatus(t *testing.T) { // not parallel: it replaces the migrations
 		}
 		return list
 	}
-	if list := status(); len(list) != 1 || !list[0].AppliedAt.IsZero() || list[0].Name != "queue" {
+	known := migrations.Latest
+	if list := status(); len(list) != known || !list[0].AppliedAt.IsZero() || list[0].Name != "queue" {
 		t.Errorf("no schema: %+v", list)
 	}
 	b.up(schema)
-	if list := status(); len(list) != 1 || list[0].AppliedAt.IsZero() || list[0].Changed || list[0].Unknown {
+	list := status()
+	if len(list) != known {
 		t.Errorf("newest schema: %+v", list)
+	}
+	for _, s := range list {
+		if s.AppliedAt.IsZero() || s.Changed || s.Unknown {
+			t.Errorf("newest schema: %+v", s)
+		}
 	}
 	b.script("UPDATE fencepost.schema_migrations SET checksum = 'other'")
 	b.script("INSERT INTO fencepost.schema_migrations (version, name, checksum, oldest_code) VALUES (99, 'future', '', 7)")
-	list := status()
-	if len(list) != 2 || !list[0].Changed || list[0].Unknown {
+	list = status()
+	if len(list) != known+1 || !list[0].Changed || list[0].Unknown {
 		t.Fatalf("changed: %+v", list)
 	}
-	if f := list[1]; f.Version != 99 || f.Name != "future" || f.OldestCode != 7 || !f.Unknown || f.Changed || f.AppliedAt.IsZero() {
+	if f := list[known]; f.Version != 99 || f.Name != "future" || f.OldestCode != 7 || !f.Unknown || f.Changed || f.AppliedAt.IsZero() {
 		t.Errorf("unknown: %+v", f)
 	}
 	b.script("DELETE FROM fencepost.schema_migrations WHERE version = 99")
-	migrations.Replace(t, withSecond(t, "1"))
-	if list := status(); len(list) != 2 || list[0].AppliedAt.IsZero() || !list[1].AppliedAt.IsZero() || list[1].Unknown {
+	migrations.Replace(t, withNext(t, 1))
+	if list := status(); len(list) != known+1 || list[known-1].AppliedAt.IsZero() || !list[known].AppliedAt.IsZero() || list[known].Unknown {
 		t.Errorf("one behind: %+v", list)
 	}
 }
 
 // What Print writes does the same as Up and Down, bookkeeping included.
 func TestPrintDoesWhatUpDoes(t *testing.T) { // not parallel: it replaces the migrations
-	migrations.Replace(t, withSecond(t, "2"))
+	migrations.Replace(t, withNext(t, 1))
+	last := migrations.Latest
 	b := setUp(t)
 	for _, name := range []string{schema, `My "Queue"`, "it's", "$bell$"} {
 		printed := func(from, to int) string {
@@ -102,29 +112,31 @@ func TestPrintDoesWhatUpDoes(t *testing.T) { // not parallel: it replaces the mi
 		want, books := b.catalog(name), b.books(name)
 		b.script(named("DROP SCHEMA {{schema}} CASCADE", name))
 
-		b.script(printed(0, 2))
+		b.script(printed(0, last))
 		if b.catalog(name) != want || b.books(name) != books {
-			t.Errorf("schema %q: print 0 to 2 gives another schema than Up", name)
+			t.Errorf("schema %q: print all gives another schema than Up", name)
 		}
 		if applied := b.up(name); applied != nil {
 			t.Errorf("schema %q: Up applied %+v after it", name, applied)
 		}
-		b.script(printed(2, 1))
-		b.script(printed(1, 1))
-		b.script(printed(1, 2))
-		if b.catalog(name) != want || b.books(name) != books {
-			t.Errorf("schema %q: print 2 to 1 to 2 does not lead back", name)
+		for v := range last { // back to each version but 0, and up again
+			b.script(printed(last, v+1))
+			b.script(printed(v+1, v+1))
+			b.script(printed(v+1, last))
+			if b.catalog(name) != want || b.books(name) != books {
+				t.Errorf("schema %q: print %d to %d and back does not lead back", name, last, v+1)
+			}
 		}
-		b.script(printed(2, 0))
+		b.script(printed(last, 0))
 		if left := b.catalog(name); left != "" {
-			t.Errorf("schema %q: print 2 to 0 leaves\n%s", name, left)
+			t.Errorf("schema %q: print %d to 0 leaves\n%s", name, last, left)
 		}
 		b.script(printed(0, 1)) // into the schema that is there
-		if applied := b.up(name); len(applied) != 1 || b.catalog(name) != want || b.books(name) != books {
+		if applied := b.up(name); len(applied) != last-1 || b.catalog(name) != want || b.books(name) != books {
 			t.Errorf("schema %q: print 0 to 1 and Up give another schema than Up alone", name)
 		}
 	}
-	for _, wrong := range [][2]int{{-1, 1}, {0, 3}, {3, 0}, {1, -1}} {
+	for _, wrong := range [][2]int{{-1, 1}, {0, last + 1}, {last + 1, 0}, {1, -1}} {
 		var out strings.Builder
 		if err := migrations.Print(&out, schema, wrong[0], wrong[1]); err == nil || out.Len() > 0 {
 			t.Errorf("print %v: %v, %d bytes", wrong, err, out.Len())

@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -93,14 +94,20 @@ func TestUpToDateSchemaNeedsNoLock(t *testing.T) {
 	}
 }
 
-// withSecond adds a migration that needs the strongest lock on jobs.
-func withSecond(t *testing.T, oldestCode string) fs.FS {
+// withNext adds a migration to the real ones, which needs the strongest lock
+// on jobs.
+func withNext(t *testing.T, oldestCode int) fs.FS {
 	t.Helper()
+	next := fmt.Sprintf("sql/%03d_extra.", migrations.Latest+1)
 	files := fstest.MapFS{
-		"sql/002_extra.up.sql":   {Data: []byte("-- oldest code: " + oldestCode + "\nALTER TABLE {{schema}}.jobs ADD COLUMN extra integer;\n")},
-		"sql/002_extra.down.sql": {Data: []byte("ALTER TABLE {{schema}}.jobs DROP COLUMN extra;\n")},
+		next + "up.sql":   {Data: fmt.Appendf(nil, "-- oldest code: %d\nALTER TABLE {{schema}}.jobs ADD COLUMN extra integer;\n", oldestCode)},
+		next + "down.sql": {Data: []byte("ALTER TABLE {{schema}}.jobs DROP COLUMN extra;\n")},
 	}
-	for _, name := range []string{"sql/001_queue.up.sql", "sql/001_queue.down.sql"} {
+	names, err := fs.Glob(migrations.Files(), "sql/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
 		data, err := fs.ReadFile(migrations.Files(), name)
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +122,7 @@ func withSecond(t *testing.T, oldestCode string) fs.FS {
 // again, and the table stays in use.
 func TestDDLDoesNotStopTheTable(t *testing.T) { // not parallel: it replaces the migrations
 	b := migrated(t)
-	migrations.Replace(t, withSecond(t, "1"))
+	migrations.Replace(t, withNext(t, 1))
 	dump, err := b.connect().Begin(b.ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -152,14 +159,14 @@ func TestDDLDoesNotStopTheTable(t *testing.T) { // not parallel: it replaces the
 		t.Fatal(err)
 	}
 	got := <-up
-	if got.err != nil || len(got.applied) != 1 || got.applied[0].Version != 2 {
+	if got.err != nil || len(got.applied) != 1 || got.applied[0].Version != migrations.Latest {
 		t.Errorf("applied %+v, %v", got.applied, got.err)
 	}
 	expect(b, int64(2), "SELECT count(extra) + count(*) FROM fencepost.jobs")
 
 	// Stepwise down and up again.
-	if reverted, err := migrations.Down(b.ctx, b.conn, schema, 1); err != nil || len(reverted) != 1 || reverted[0].Version != 2 {
-		t.Errorf("down to version 1 reverted %+v, %v", reverted, err)
+	if reverted, err := migrations.Down(b.ctx, b.conn, schema, migrations.Latest-1); err != nil || len(reverted) != 1 || reverted[0].Version != migrations.Latest {
+		t.Errorf("one version down reverted %+v, %v", reverted, err)
 	}
 	expect(b, int64(2), "SELECT count(*) FROM fencepost.jobs")
 	if applied := b.up(schema); len(applied) != 1 {

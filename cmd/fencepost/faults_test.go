@@ -7,12 +7,14 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencepost-go/fencepost/internal/pg"
 	"github.com/fencepost-go/fencepost/internal/pgtest"
+	"github.com/fencepost-go/fencepost/migrations"
 )
 
 const password = "s3cret"
@@ -26,7 +28,7 @@ type invocation struct {
 // onDatabase are all commands that need a database.
 var onDatabase = []invocation{
 	{args: []string{"migrate", "up"}},
-	{args: []string{"migrate", "down", "--to", "1"}},
+	{args: []string{"migrate", "down", "--to", strconv.Itoa(migrations.Latest)}},
 	{args: []string{"migrate", "status"}},
 	{args: []string{"enqueue", "mail"}},
 	{args: []string{"enqueue"}, stdin: `{"kind": "mail"}`},
