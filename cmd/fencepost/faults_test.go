@@ -142,6 +142,10 @@ func TestBadFlags(t *testing.T) {
 		{"migrate", "down", "--to", "99"},
 		{"migrate", "print", "--to", "99"},
 		{"version", "please"},
+		{"help", "lst"},
+		{"help", "migrate", "upp"},
+		{"completion"},
+		{"completion", "tcsh"},
 		{"enqueue", "a", "{}", "b"},
 		{"enqueue", "a", "--at", "noon"},
 		{"enqueue", "a", "--delay", "90"},
@@ -203,6 +207,8 @@ func TestClosedStdout(t *testing.T) {
 	commands := append([]invocation{
 		{args: []string{"version"}},
 		{args: []string{"--help"}},
+		{args: []string{"help", "list"}},
+		{args: []string{"completion", "bash"}},
 		{args: []string{"migrate", "print"}},
 	}, onDatabase...)
 	for _, c := range commands {

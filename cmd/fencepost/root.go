@@ -67,16 +67,52 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.StringVar(&a.databaseURL, "database-url", "", "the database (default $DATABASE_URL)")
 	flags.StringVar(&a.schema, "schema", "", "the schema of the queue's tables (default $FENCEPOST_SCHEMA, then fencepost)")
 	flags.BoolVar(&a.json, "json", false, "print JSON, one object a line")
-	root.AddCommand(
-		a.migrateCommand(),
+	section(root, "Jobs",
 		a.enqueueCommand(),
 		a.workCommand(),
 		a.listCommand(),
 		a.showCommand(),
+	)
+	section(root, "Database",
+		a.migrateCommand(),
+	)
+	section(root, "More",
 		a.demoCommand(),
 		a.versionCommand(),
+		a.completionCommand(root),
+		helpCommand(root),
 	)
 	return root
+}
+
+// section adds commands under a title in the help.
+func section(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+	}
+	root.AddCommand(commands...)
+}
+
+// helpCommand replaces cobra's, which succeeds for a command that is not
+// there.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Print the help of a command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil {
+				return usage("%w", err)
+			}
+			if len(rest) > 0 {
+				return usage("unknown command %q for %q", rest[0], cmd.CommandPath())
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetHelpCommand(cmd)
+	return cmd
 }
 
 // parent makes a command that only holds others. Without one of them it is an
@@ -86,7 +122,7 @@ func parent(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(*cobra.Command, []string) error {
 		var names []string
-		for _, c := range children {
+		for _, c := range cmd.Commands() {
 			names = append(names, c.Name())
 		}
 		return usage("%s needs a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
