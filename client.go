@@ -40,6 +40,9 @@ type Client struct {
 	// Not under mu, which a Run that begins may hold for long.
 	dispatcher atomic.Pointer[dispatcher.Dispatcher] // set by Run
 	hurry      atomic.Bool                           // StopNow has been called
+	// unprepared is set once a pooler was met: from then on our statements have
+	// no names.
+	unprepared atomic.Bool
 }
 
 // New returns a client on the pool, which stays the caller's. It does not

@@ -18,6 +18,14 @@ var (
 	// ErrNotFound means that there is no such job.
 	ErrNotFound = claim.ErrNotFound
 
+	// ErrReadOnly means that the server takes no writes: it is a standby, or was
+	// the primary until a failover. The pool's idle connections have been
+	// dropped and the call was tried once more, so the connection string does
+	// not lead to the primary: name all servers and target_session_attrs, as in
+	// host=a,b target_session_attrs=read-write, or a name that follows the
+	// primary. Nothing was changed.
+	ErrReadOnly = claim.ErrReadOnly
+
 	// ErrInvalid means that a job was refused before any SQL. The message says
 	// which job and what about it.
 	ErrInvalid = errors.New("invalid job")

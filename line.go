@@ -2,13 +2,16 @@ package fencepost
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost-go/fencepost/claim"
+	"github.com/fencepost-go/fencepost/internal/peer"
 )
 
 // dialTimeout bounds every attempt to connect.
@@ -17,6 +20,8 @@ const dialTimeout = 5 * time.Second
 // ownConfig says how to make a connection of our own: as the pool does, or as
 // override says. Nothing that has session state is ever given to the pool, and
 // nothing that handlers do with the pool can starve such a connection.
+//
+// It sends no start-up parameter but application_name, which poolers know.
 func (c *Client) ownConfig(ctx context.Context, role string, override *pgx.ConnConfig) (*pgx.ConnConfig, error) {
 	pool := c.pool.Config() // a copy
 	config := pool.ConnConfig
@@ -27,42 +32,86 @@ func (c *Client) ownConfig(ctx context.Context, role string, override *pgx.ConnC
 			return nil, err
 		}
 	}
-	if config.ConnectTimeout <= 0 || config.ConnectTimeout > dialTimeout {
-		config.ConnectTimeout = dialTimeout
+	// Of several servers the last one must get its turn too.
+	if limit := dialTimeout / time.Duration(servers(config)); config.ConnectTimeout <= 0 || config.ConnectTimeout > limit {
+		config.ConnectTimeout = limit
 	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "fencepost " + role
 	}
+	peer.PreferPrimary(config)
 	return config, nil
 }
 
-// dial opens a connection of our own.
-func (c *Client) dial(ctx context.Context, role string) (*pgx.Conn, error) {
-	conn, err := c.tryDial(ctx, role)
-	if err != nil {
-		return nil, fmt.Errorf("connect %s: %w: %w", role, claim.ErrTryAgain, err)
+// servers returns how many addresses the config names.
+func servers(config *pgx.ConnConfig) int {
+	type address struct {
+		host string
+		port uint16
 	}
-	return conn, nil
+	all := map[address]bool{{config.Host, config.Port}: true}
+	for _, f := range config.Fallbacks { // one server may be there twice, with and without TLS
+		all[address{f.Host, f.Port}] = true
+	}
+	return len(all)
 }
 
-func (c *Client) tryDial(ctx context.Context, role string) (*pgx.Conn, error) {
+// dial opens a connection of our own to a server that takes writes, and says
+// what is to be known of the way there.
+func (c *Client) dial(ctx context.Context, role string) (*pgx.Conn, peer.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
+	unprepared := c.unprepared.Load()
+	conn, server, err := c.tryDial(ctx, role, unprepared)
+	if err == nil && server.Pooled && !unprepared {
+		// Its mode is fixed when a connection is made. From now on all are made
+		// in the right one.
+		c.unprepared.Store(true)
+		if needsSession(conn.Config().DefaultQueryExecMode) {
+			hangUp(conn)
+			conn, server, err = c.tryDial(ctx, role, true)
+		}
+	}
+	if err != nil {
+		if peer.IsReadOnly(err) {
+			err = fmt.Errorf("%w: %w", claim.ErrReadOnly, err)
+		}
+		return nil, peer.Server{}, fmt.Errorf("connect %s: %w: %w", role, claim.ErrTryAgain, err)
+	}
+	return conn, server, nil
+}
+
+func (c *Client) tryDial(ctx context.Context, role string, unprepared bool) (*pgx.Conn, peer.Server, error) {
 	config, err := c.ownConfig(ctx, role, nil)
 	if err != nil {
-		return nil, err
+		return nil, peer.Server{}, err
+	}
+	if unprepared && needsSession(config.DefaultQueryExecMode) {
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, err
+		return nil, peer.Server{}, err
 	}
 	if prepare := c.pool.Config().AfterConnect; prepare != nil { // such as SET ROLE
 		if err := prepare(ctx, conn); err != nil {
 			hangUp(conn)
-			return nil, err
+			return nil, peer.Server{}, err
 		}
 	}
-	return conn, nil
+	server, err := peer.Greet(ctx, conn)
+	if err != nil {
+		hangUp(conn)
+		return nil, peer.Server{}, err
+	}
+	return conn, server, nil
+}
+
+// needsSession reports a mode that leaves a statement with a server session
+// from one round trip to the next. Behind a pooler that may be another session,
+// where a statement of somebody else has that name, or none.
+func needsSession(mode pgx.QueryExecMode) bool {
+	return mode == pgx.QueryExecModeCacheStatement || mode == pgx.QueryExecModeDescribeExec
 }
 
 // hangUp closes a connection, politely if the peer answers at once.
@@ -75,29 +124,69 @@ func hangUp(conn *pgx.Conn) {
 // line is one long-lived connection of our own: dialled when it is first used,
 // and again after it broke. One use at a time.
 type line struct {
-	dial func(ctx context.Context) (*pgx.Conn, error)
-	mu   sync.Mutex
-	conn *pgx.Conn
+	dial func(ctx context.Context) (*pgx.Conn, peer.Server, error)
+	// opened is called with each new connection before its first use. After an
+	// error of it the connection is closed and the use fails. Nothing that
+	// belongs to a session may be left on one that is pooled. nil: nothing to do.
+	opened func(context.Context, *pgx.Conn, peer.Server) error
+	logger *slog.Logger
+
+	mu           sync.Mutex
+	pace         *peer.Pace
+	conn         *pgx.Conn
+	saidReadOnly bool // since a use last worked
+}
+
+func (c *Client) newLine(role string) *line {
+	dial := func(ctx context.Context) (*pgx.Conn, peer.Server, error) { return c.dial(ctx, role) }
+	return &line{dial: dial, logger: c.config.Logger, pace: peer.NewPace()}
 }
 
 // use runs do on the connection. After an error that says that the server
 // takes no writes the connection is dropped: a new one may reach the server
-// that has taken over.
+// that has taken over. New ones are made at a pace.
 func (l *line) use(ctx context.Context, do func(*pgx.Conn) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.conn == nil || l.conn.IsClosed() {
-		conn, err := l.dial(ctx)
-		if err != nil {
-			return err
-		}
-		l.conn = conn
+	err := l.connect(ctx)
+	if err == nil {
+		err = do(l.conn)
 	}
-	err := do(l.conn)
-	if isReadOnly(err) {
+	switch {
+	case isReadOnly(err):
 		l.hangUp()
+		if !l.saidReadOnly {
+			l.saidReadOnly = true
+			l.logger.ErrorContext(ctx, "the server takes no writes; connecting again until one does. After a failover the connection string has to lead to the new primary: "+
+				"by a name that follows it, or by naming all servers, as in host=a,b", "error", err)
+		}
+	case err == nil:
+		l.pace.Lived()
+		l.saidReadOnly = false
 	}
 	return err
+}
+
+// connect makes sure that there is a connection.
+func (l *line) connect(ctx context.Context) error {
+	if l.conn != nil && !l.conn.IsClosed() {
+		return nil
+	}
+	if err := l.pace.Wait(ctx); err != nil {
+		return fmt.Errorf("%w: waiting to connect again: %w", claim.ErrTryAgain, err)
+	}
+	conn, server, err := l.dial(ctx)
+	if err != nil {
+		return err
+	}
+	l.conn = conn
+	if l.opened != nil {
+		if err := l.opened(ctx, conn, server); err != nil {
+			l.hangUp()
+			return err
+		}
+	}
+	return nil
 }
 
 // close ends the connection, if there is one, after the use that is under way.
@@ -113,3 +202,5 @@ func (l *line) hangUp() {
 		l.conn = nil
 	}
 }
+
+func isReadOnly(err error) bool { return errors.Is(err, claim.ErrReadOnly) }

@@ -36,7 +36,7 @@ func TestDialClosesWhatItOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 50 {
-		if _, err := client.dial(t.Context(), "exchange"); !errors.Is(err, noRights) || !errors.Is(err, claim.ErrTryAgain) {
+		if _, _, err := client.dial(t.Context(), "exchange"); !errors.Is(err, noRights) || !errors.Is(err, claim.ErrTryAgain) {
 			t.Fatalf("dial: %v", err)
 		}
 	}

@@ -125,8 +125,8 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 	r.store = &store{
 		client:   c,
 		kinds:    c.kinds(),
-		exchange: &line{dial: func(ctx context.Context) (*pgx.Conn, error) { return c.dial(ctx, "exchange") }},
-		keeper:   &line{dial: func(ctx context.Context) (*pgx.Conn, error) { return c.dial(ctx, "keeper") }},
+		exchange: c.newLine("exchange"),
+		keeper:   c.newLine("keeper"),
 	}
 	r.poller = poller.New(poller.Config{
 		Interval: c.config.PollInterval,

@@ -139,8 +139,6 @@ func (s *store) taken(ctx context.Context, conn *pgx.Conn, lost []claim.Lease) (
 
 func (s *store) Rest() { s.keeper.close() }
 
-func isReadOnly(err error) bool { return errors.Is(err, claim.ErrReadOnly) }
-
 // leaseSet is a set of claims, for any number of goroutines.
 type leaseSet struct {
 	mu  sync.Mutex

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost-go/fencepost/internal/peer"
 )
 
 var (
@@ -28,7 +30,7 @@ var (
 
 	// ErrReadOnly means that the server takes no writes, as a demoted primary
 	// does. The connection is of no use; a new one may reach the new primary.
-	ErrReadOnly = errors.New("server is read-only")
+	ErrReadOnly = peer.ErrReadOnly
 
 	// ErrNotFound means that there is no such job.
 	ErrNotFound = errors.New("no such job")

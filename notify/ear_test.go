@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost-go/fencepost/internal/faultproxy"
+	"github.com/fencepost-go/fencepost/internal/peer"
 	"github.com/fencepost-go/fencepost/internal/pgtest"
 )
 
@@ -233,14 +233,8 @@ func drain[T any](events <-chan T) {
 	}
 }
 
-// fastPolicy is a pace for tests of many attempts.
-func fastPolicy() *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(time.Millisecond),
-		backoff.WithMaxInterval(time.Millisecond),
-		backoff.WithMaxElapsedTime(0),
-	)
-}
+// fastPace is for tests of many attempts.
+func fastPace() *peer.Pace { return peer.NewPaceOf(time.Millisecond, time.Millisecond) }
 
 // logBuffer is a buffer for a logger of several goroutines.
 type logBuffer struct {

@@ -3,12 +3,15 @@ package notify
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgxlisten"
+
+	"github.com/fencepost-go/fencepost/internal/peer"
 )
 
 // Config holds what a Listener needs. All funcs are required; those without a
@@ -33,6 +36,9 @@ type Config struct {
 
 	// Proof is how long an own bell may take. Default 2 s.
 	Proof time.Duration
+	// Pooled is the least time between two attempts, once a pooler was found
+	// to keep notifications to itself. Default 1 min.
+	Pooled time.Duration
 	// Logger gets one line when bells begin to be heard, and one for each
 	// kind of trouble while they are not. nil: no output.
 	Logger *slog.Logger
@@ -46,7 +52,7 @@ type Listener struct {
 	proof  proof
 
 	// Of the goroutine of Run alone.
-	pace       *pace
+	pace       *peer.Pace
 	session    *session // nil: not connected
 	subscribed int      // on how many channels the session listens
 	state      state
@@ -72,12 +78,20 @@ const (
 	cannotListen  trouble = "LISTEN fails"
 	lost          trouble = "connection lost"
 	givenUp       trouble = "connection given up"
+	noPrimary     trouble = "the server takes no writes"
+	swallowed     trouble = "a pooler keeps notifications to itself"
 )
+
+var errSwallowed = errors.New("this connection goes through a pooler that does not carry LISTEN, such as PgBouncer in transaction mode: " +
+	"jobs are looked for every second instead; to be woken at once, set Config.ListenConfig (fencepost work: --listen-url) to a direct connection to the server")
 
 // New returns a Listener that hears nothing before Run.
 func New(config Config) *Listener {
 	if config.Proof == 0 {
 		config.Proof = 2 * time.Second
+	}
+	if config.Pooled == 0 {
+		config.Pooled = time.Minute
 	}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -86,7 +100,7 @@ func New(config Config) *Listener {
 		config: config,
 		own:    "fencepost:own:" + rand.Text(),
 		proof:  proof{limit: config.Proof},
-		pace:   newPace(),
+		pace:   peer.NewPace(),
 	}
 }
 
@@ -120,7 +134,7 @@ func (l *Listener) Expect() (token string) { return l.proof.expect() }
 func (l *Listener) Await(token string) { l.proof.await(token) }
 
 func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
-	if err := l.pace.wait(ctx); err != nil {
+	if err := l.pace.Wait(ctx); err != nil {
 		return nil, err
 	}
 	s, err := connect(ctx, l.config.ConnConfig)
@@ -140,9 +154,13 @@ func (l *Listener) failed(ctx context.Context, err error) {
 	kind := cannotConnect
 	if l.session != nil {
 		l.proof.over()
-		cause := l.session.end()
+		cause, pooled := l.session.end(), l.session.server.Pooled
 		l.session = nil
 		switch {
+		case cause != nil && pooled && l.subscribed == channels:
+			kind, err = swallowed, errSwallowed
+			// Each try listens on a server session that is somebody else's too.
+			l.pace.Hold(l.config.Pooled)
 		case cause != nil:
 			kind, err = givenUp, cause
 		case l.subscribed < channels:
@@ -150,6 +168,8 @@ func (l *Listener) failed(ctx context.Context, err error) {
 		default:
 			kind = lost
 		}
+	} else if peer.IsReadOnly(err) {
+		kind = noPrimary
 	}
 	if ctx.Err() != nil {
 		return // that is why
@@ -186,7 +206,7 @@ func (l *Listener) ownBell(token string) {
 	if !l.proof.heard(token) {
 		return
 	}
-	l.pace.lived()
+	l.pace.Lived()
 	if l.state != hearing {
 		l.state = hearing
 		l.config.Logger.Info("notifications are heard")

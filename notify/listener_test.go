@@ -152,7 +152,7 @@ func TestExpectAndAwaitNeverBlock(t *testing.T) {
 	dsn := database(t)
 	proxy := faultproxy.New(t, dsn)
 	e := newEar(t, dsn, proxy, half)
-	e.pace.policy = fastPolicy()
+	e.pace = fastPace()
 	storm := func() {
 		var calls sync.WaitGroup
 		for range 4 {

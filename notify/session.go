@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+
+	"github.com/fencepost-go/fencepost/internal/peer"
 )
 
 // attemptLimit bounds each of: finding out how to connect, connecting to one
@@ -25,8 +27,9 @@ var (
 // session is one connection of the listener. pgx and pgxlisten wait on it
 // without a limit; giveUp is how to end that from outside.
 type session struct {
-	conn  *pgx.Conn
-	setup *time.Timer // gives up when LISTEN takes too long
+	conn   *pgx.Conn
+	server peer.Server
+	setup  *time.Timer // gives up when LISTEN takes too long
 
 	mu    sync.Mutex
 	cause error // why it was given up; nil: it was not
@@ -74,7 +77,15 @@ func connect(ctx context.Context, connConfig func(context.Context) (*pgx.ConnCon
 	if err != nil {
 		return nil, err
 	}
-	s := &session{conn: conn}
+	greeting, cancelGreeting := context.WithTimeout(ctx, attemptLimit)
+	defer cancelGreeting()
+	server, err := peer.Greet(greeting, conn)
+	if err != nil {
+		_ = conn.Close(greeting) // there is nothing left to do about it
+		<-conn.PgConn().CleanupDone()
+		return nil, err
+	}
+	s := &session{conn: conn, server: server}
 	s.setup = time.AfterFunc(attemptLimit, func() { s.giveUp(errNoAnswer) })
 	return s, nil
 }

@@ -1,4 +1,4 @@
-package notify
+package peer
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 // B47: whatever fails, and however fast, the rate of attempts is bounded.
 func TestPaceBoundsTheRateForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, start := newPace(), time.Now()
+		p, start := NewPace(), time.Now()
 		attempts := 0
 		for time.Since(start) < time.Hour && attempts < 10_000 {
-			if err := p.wait(t.Context()); err != nil {
+			if err := p.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			attempts++
@@ -33,12 +33,12 @@ func TestPaceBoundsTheRateForEver(t *testing.T) {
 
 func TestPaceIsBoundedEvenIfEachConnectionWorksForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, start := newPace(), time.Now()
+		p, start := NewPace(), time.Now()
 		for range 101 {
-			if err := p.wait(t.Context()); err != nil {
+			if err := p.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			p.lived()
+			p.Lived()
 		}
 		if took := time.Since(start); took < 20*time.Second {
 			t.Errorf("100 connections in %v", took)
@@ -48,19 +48,19 @@ func TestPaceIsBoundedEvenIfEachConnectionWorksForAMoment(t *testing.T) {
 
 func TestPaceReconnectsAtOnceAfterALongLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace()
+		p := NewPace()
 		for range 5 {
-			if err := p.wait(t.Context()); err != nil {
+			if err := p.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		p.lived()
+		p.Lived()
 		time.Sleep(time.Minute)
 		lost := time.Now()
-		if err := p.wait(t.Context()); err != nil || time.Since(lost) != 0 {
+		if err := p.Wait(t.Context()); err != nil || time.Since(lost) != 0 {
 			t.Errorf("waited %v, %v", time.Since(lost), err)
 		}
-		if err := p.wait(t.Context()); err != nil || time.Since(lost) > 600*time.Millisecond {
+		if err := p.Wait(t.Context()); err != nil || time.Since(lost) > 600*time.Millisecond {
 			t.Errorf("then waited %v, %v; want 250 ms or its double, ± 20 %%", time.Since(lost), err)
 		}
 	})
@@ -70,11 +70,11 @@ func TestPaceEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		p, start := newPace(), time.Now()
-		if err := p.wait(ctx); err != nil {
+		p, start := NewPace(), time.Now()
+		if err := p.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.wait(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 10*time.Millisecond {
+		if err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 10*time.Millisecond {
 			t.Errorf("got %v after %v", err, time.Since(start))
 		}
 	})

@@ -1,0 +1,63 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrReadOnly means that the server at the other end takes no writes. Nothing
+// is ever announced there either.
+var ErrReadOnly = errors.New("the server takes no writes")
+
+// Server is what a new connection is told about its other end.
+type Server struct {
+	// Pooled: a pooler sits between, which may give each transaction a server
+	// session of another client. What belongs to a session, such as a prepared
+	// statement, a lock or a setting, must not be left there.
+	Pooled bool
+}
+
+// One statement, whose answer is about one server session. The read-only
+// state is that of a transaction that has not been told otherwise.
+const sqlGreeting = `SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', pg_backend_pid()`
+
+// Greet asks who is at the other end of a new connection. It wraps ErrReadOnly
+// if that is a server in recovery, such as the old primary under a name that
+// still leads to it, or one that was made read-only; the connection is of no
+// use then.
+//
+// A pooler is known by the process id in its first answer, which it makes up.
+func Greet(ctx context.Context, conn *pgx.Conn) (Server, error) {
+	var recovery, readOnly bool
+	var pid int64
+	// Without a named statement, whatever the connection's mode is.
+	err := conn.QueryRow(ctx, sqlGreeting, pgx.QueryExecModeExec).Scan(&recovery, &readOnly, &pid)
+	switch {
+	case err != nil:
+		return Server{}, fmt.Errorf("greet the server: %w", err)
+	case recovery:
+		return Server{}, fmt.Errorf("%w: it is a standby", ErrReadOnly)
+	case readOnly:
+		return Server{}, fmt.Errorf("%w: its transactions are read-only", ErrReadOnly)
+	}
+	return Server{Pooled: pid != int64(conn.PgConn().PID())}, nil
+}
+
+// PreferPrimary makes a connection to one of several servers, or to a name
+// with several addresses, find the one that takes writes, unless the config
+// says itself which one it wants.
+func PreferPrimary(config *pgx.ConnConfig) {
+	if config.ValidateConnect == nil {
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+}
+
+// IsReadOnly reports that a connection was refused because no server that was
+// tried takes writes.
+func IsReadOnly(err error) bool {
+	return errors.Is(err, ErrReadOnly) || errors.Is(err, pgconn.ErrReadOnlyConnection)
+}
