@@ -81,6 +81,14 @@ func TestBadRowsAreRefused(t *testing.T) {
 		"INSERT INTO fencepost.queues VALUES ('a', '-1 second')":            "queues_keep",
 		"INSERT INTO fencepost.queues VALUES ('a', '101 years')":            "queues_keep",
 		"INSERT INTO fencepost.queues VALUES ('a', '-1 day +23:59:59.999')": "queues_keep",
+
+		"INSERT INTO fencepost.queues (name, paused_at) VALUES ('a', 'infinity')":         "queues_paused_at",
+		"INSERT INTO fencepost.workers (worker_id) VALUES ('')":                           "workers_id",
+		"INSERT INTO fencepost.workers (worker_id) VALUES (repeat('x', 129))":             "workers_id",
+		"INSERT INTO fencepost.workers (worker_id, lock_key) VALUES ('a', 1)":             "workers_lock",
+		"INSERT INTO fencepost.workers (worker_id, server_start) VALUES ('a', now())":     "workers_lock",
+		"INSERT INTO fencepost.workers (worker_id, started_at) VALUES ('a', 'infinity')":  "workers_times",
+		"INSERT INTO fencepost.workers (worker_id, written_at) VALUES ('a', '-infinity')": "workers_times",
 	} {
 		if err := runScript(b.ctx, b.conn, sql); constraint(err) != name {
 			t.Errorf("%s: got %v, want a violation of %s", sql, err, name)

@@ -4,11 +4,11 @@
 -- Programs of version 1 run on it: they know no pause, write no row into
 -- workers, and their jobs come back when their lease is over.
 --
--- No statement here rewrites or reads a table, and the only lock on one that is
--- in use is that of queues, for a moment.
+-- Nothing here touches a row of jobs or finished. What changes a table that is
+-- in use comes last, so that its lock is held for a moment only.
 
 -- Keys of session-level advisory locks, one for each connection that stands
--- for a process. None is taken twice, in two milliards.
+-- for a process. None is given twice within two billion.
 CREATE SEQUENCE {{schema}}.worker_keys AS integer CYCLE;
 
 -- One row for each process that works. It is written at the start, when the
@@ -33,11 +33,10 @@ CREATE TABLE {{schema}}.workers (
     -- Null: every kind.
     kinds        text[],
     CONSTRAINT workers_id CHECK (octet_length(worker_id) BETWEEN 1 AND 128),
-    CONSTRAINT workers_lock CHECK ((lock_key IS NULL) = (server_start IS NULL))
+    CONSTRAINT workers_lock CHECK ((lock_key IS NULL) = (server_start IS NULL)),
+    -- What a client could not read would spoil each list that it is in.
+    CONSTRAINT workers_times CHECK (isfinite(started_at) AND isfinite(written_at) AND isfinite(server_start))
 );
-
--- Set: nobody claims from the queue. What runs goes on.
-ALTER TABLE {{schema}}.queues ADD COLUMN paused_at timestamptz;
 
 -- Tells the worker of that id to look whether its jobs are still its own: some
 -- were cancelled, released or deleted. On the channel of the bells, in a form
@@ -51,6 +50,8 @@ END;
 
 -- A way to enqueue for roles that have no right on the table: it runs with its
 -- owner's rights, and who may call it has to be granted. Returns the job's id.
+-- Its names were looked up when it was created, so that no search_path matters,
+-- and are pinned all the same.
 CREATE FUNCTION {{schema}}.enqueue(
     kind         text,
     payload      jsonb       DEFAULT '{}',
@@ -67,3 +68,8 @@ BEGIN ATOMIC
     RETURNING id;
 END;
 REVOKE ALL ON FUNCTION {{schema}}.enqueue(text, jsonb, text, integer, timestamptz, integer) FROM PUBLIC;
+
+-- Set: nobody claims from the queue. What runs goes on.
+ALTER TABLE {{schema}}.queues
+    ADD COLUMN paused_at timestamptz,
+    ADD CONSTRAINT queues_paused_at CHECK (isfinite(paused_at));
