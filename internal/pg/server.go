@@ -43,15 +43,16 @@ const (
 // Server is a running PostgreSQL server that belongs to this process. Its
 // methods may be called from several goroutines.
 type Server struct {
+	options  Options
 	inst     installation
 	owner    *owner
 	home     *home
-	tcp      bool
 	port     int
 	password string
 
-	mu   sync.Mutex
-	proc *process // the newest run; it may have ended
+	mu      sync.Mutex
+	proc    *process   // the newest run; it may have ended
+	poolers []*process // in front of it
 }
 
 // Start starts a server and returns when it accepts connections. ctx bounds
@@ -78,7 +79,7 @@ func start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{inst: inst, owner: own, home: h, tcp: o.TCP, port: 5432}
+	s := &Server{options: o, inst: inst, owner: own, home: h}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Stop())
@@ -92,12 +93,7 @@ func start(ctx context.Context, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		if o.TCP {
-			if s.port, err = freePort(); err != nil {
-				return nil, err
-			}
-		}
-		if err = s.configure(o); err != nil {
+		if err = s.configure(); err != nil {
 			return nil, err
 		}
 		// Another program may take the port between our look and the start.
@@ -141,10 +137,11 @@ func (s *Server) PID() int {
 	return s.proc.pid
 }
 
-// Stop ends all sessions and the server, waits for it, and removes its data.
+// Stop ends all sessions, the server and its poolers, waits for them, and
+// removes its data.
 // A second call does nothing.
 func (s *Server) Stop() error {
-	err := s.Shutdown("fast")
+	err := errors.Join(s.stopPoolers(), s.Shutdown("fast"))
 	return errors.Join(err, s.home.remove())
 }
 
@@ -188,12 +185,17 @@ func (s *Server) Restart(ctx context.Context) error {
 	}
 }
 
-// configure appends our settings to postgresql.conf, where the last of two
-// equal names counts and ALTER SYSTEM stays stronger.
-func (s *Server) configure(o Options) error {
-	listen := ""
+// configure chooses a port and appends our settings to postgresql.conf, where
+// the last of two equal names counts and ALTER SYSTEM stays stronger.
+func (s *Server) configure() error {
+	o, listen := s.options, ""
+	s.port = 5432
 	if o.TCP {
 		listen = "127.0.0.1"
+		var err error
+		if s.port, err = freePort(); err != nil {
+			return err
+		}
 	}
 	settings := []string{
 		setting("listen_addresses", listen),
@@ -209,6 +211,10 @@ func (s *Server) configure(o Options) error {
 	for name, value := range o.Settings {
 		settings = append(settings, setting(name, value))
 	}
+	return s.appendConf(settings...)
+}
+
+func (s *Server) appendConf(settings ...string) error {
 	f, err := os.OpenFile(filepath.Join(s.home.path, "data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return err

@@ -57,6 +57,21 @@ func Server(t testing.TB, o pg.Options) *pg.Server {
 	return s
 }
 
+// Pooler starts a PgBouncer in front of the server; see pg.Server.Pooler. If it
+// is not installed the test fails where everything has to be tested (CI or
+// FENCEPOST_NEED_ALL is set), and is skipped elsewhere, with what to do.
+func Pooler(t testing.TB, s *pg.Server, mode string, size int) (dsn func(database string) string) {
+	t.Helper()
+	dsn, err := s.Pooler(t.Context(), mode, size)
+	if errors.Is(err, pg.ErrNoPooler) && os.Getenv("CI") == "" && os.Getenv("FENCEPOST_NEED_ALL") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dsn
+}
+
 func startServer(ctx context.Context, o pg.Options) (*pg.Server, error) {
 	if major := os.Getenv("FENCEPOST_TEST_MAJOR"); major != "" && o.Major == 0 {
 		var err error
