@@ -20,14 +20,19 @@ import (
 // connect_timeout.
 const dialTimeout = 5 * time.Second
 
-// config reads the database URL. Its errors never quote it: what cannot be
-// parsed may be a password.
+// config reads the URL of the database.
 func (a *app) config() (*pgxpool.Config, error) {
 	if a.databaseURL == "" {
 		return nil, usage("no database given: set --database-url or DATABASE_URL")
 	}
-	config, err := pgxpool.ParseConfig(a.databaseURL)
-	if err != nil || hidesPassword(a.databaseURL) {
+	return parse(a.databaseURL)
+}
+
+// parse reads the URL of a database. Its errors never quote it: what cannot be
+// parsed may be a password.
+func parse(url string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil || hidesPassword(url) {
 		return nil, usage("the database URL (not shown, it may hold a password) cannot be read; it must be like postgres://user@host:5432/database or host=... dbname=..., and in a URL special characters of a password are written %%2F for /, %%40 for @, %%3A for : and so on")
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {

@@ -75,6 +75,7 @@ func (a *app) rootCommand() *cobra.Command {
 	)
 	section(root, "Database",
 		a.migrateCommand(),
+		a.doctorCommand(),
 	)
 	section(root, "More",
 		a.demoCommand(),

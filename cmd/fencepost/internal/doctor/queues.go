@@ -1,0 +1,208 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// sqlWorkers tells who lives by the lock that each process holds over its own
+// connection: a lock that can be had is held by nobody. It is given back at
+// the end of this transaction, and no process ever waits for it. Of running
+// jobs at most 10,000 are counted.
+const sqlWorkers = `
+WITH r AS (
+    SELECT h.worker_id, count(*) AS n
+    FROM (SELECT j.worker_id FROM {{schema}}.jobs AS j WHERE j.status = 'running' ORDER BY j.lease_until LIMIT 10000) AS h
+    GROUP BY h.worker_id
+)
+SELECT w.worker_id,
+       CASE WHEN w.lock_key IS NOT NULL THEN NOT pg_try_advisory_xact_lock_shared(w.tableoid::int4, w.lock_key) END,
+       extract(epoch FROM clock_timestamp() - w.written_at)::float8,
+       w.queues::text, w.kinds, coalesce(r.n, 0)
+FROM {{schema}}.workers AS w LEFT JOIN r ON r.worker_id = w.worker_id
+ORDER BY w.started_at DESC
+LIMIT 1000`
+
+type worker struct {
+	ID      string
+	Live    *bool // nil: it has no lock, so it cannot be told
+	Written float64
+	Queues  string
+	Kinds   []string // nil: all
+	Running int64
+}
+
+// may reports that the worker lives, or may live.
+func (w worker) may() bool { return w.Live == nil || *w.Live }
+
+// works reports that the worker serves the queue.
+func (w worker) works(queue string) bool {
+	var slots map[string]int
+	_ = json.Unmarshal([]byte(w.Queues), &slots) // what is not such an object serves none
+	_, there := slots[queue]
+	return there
+}
+
+func (w worker) can(kind string) bool { return w.Kinds == nil || slices.Contains(w.Kinds, kind) }
+
+func workers(ctx context.Context, e *exam) ([]Finding, error) {
+	rows, err := ask[worker](ctx, e, sqlWorkers)
+	if err != nil {
+		return nil, err
+	}
+	live, untold := 0, 0
+	var list []Finding
+	for _, w := range rows {
+		switch {
+		case w.Live == nil:
+			untold++
+		case *w.Live:
+			live++
+		case len(list) < worst:
+			list = append(list, but(Warn, figures{"worker_id": w.ID, "running": w.Running, "written_seconds_ago": w.Written},
+				fmt.Sprintf("worker %s is silent: its process is gone, or its connection; %d of its jobs are running by the tables", w.ID, w.Running),
+				"nothing, if others work: they take its jobs; if it did not end by your will, see its log and its machine"))
+		}
+	}
+	f := figures{"live": live, "untold": untold}
+	if len(list) > 0 {
+		return list, nil
+	}
+	message := fmt.Sprintf("%d live", live)
+	if untold > 0 {
+		message += fmt.Sprintf("; of %d it cannot be told: they have no lock, as behind a pooler", untold)
+	}
+	return []Finding{ok(f, "%s", message)}, nil
+}
+
+// sqlDue walks the names of queues with ready jobs through the index of ready
+// jobs, from one to the next, and looks at up to 100 due jobs of each priority:
+// at most 1000 queues, and no table is read as a whole.
+const sqlDue = `
+WITH RECURSIVE names (queue) AS (
+    (SELECT j.queue FROM {{schema}}.jobs AS j WHERE j.status = 'ready' ORDER BY j.queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.queue FROM {{schema}}.jobs AS j WHERE j.status = 'ready' AND j.queue > n.queue ORDER BY j.queue LIMIT 1)
+    FROM names AS n WHERE n.queue IS NOT NULL
+)
+SELECT q.queue, d.n, d.age, d.kinds, extract(epoch FROM clock_timestamp() - s.paused_at)::float8
+FROM (SELECT n.queue FROM names AS n WHERE n.queue IS NOT NULL LIMIT 1000) AS q
+CROSS JOIN LATERAL (
+    SELECT count(*) AS n, extract(epoch FROM clock_timestamp() - min(x.run_at))::float8 AS age, array_agg(DISTINCT x.kind) AS kinds
+    FROM (VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)
+    CROSS JOIN LATERAL (
+        SELECT j.run_at, j.kind FROM {{schema}}.jobs AS j
+        WHERE j.queue = q.queue AND j.priority = p.priority AND j.status = 'ready' AND j.run_at <= (SELECT clock_timestamp())
+        ORDER BY j.run_at, j.id LIMIT 100) AS x
+) AS d
+LEFT JOIN {{schema}}.queues AS s ON s.name = q.queue
+WHERE d.n > 0`
+
+type due struct {
+	Queue  string
+	Jobs   int64
+	Age    float64  // of the oldest
+	Kinds  []string // of those looked at
+	Paused *float64 // for how long; nil: it is not
+}
+
+// sqlStrangers names queues in which jobs run under a live lease for workers
+// that have no row: programs of version 1 write none.
+const sqlStrangers = `
+SELECT DISTINCT r.queue
+FROM (SELECT j.queue, j.worker_id FROM {{schema}}.jobs AS j
+      WHERE j.status = 'running' AND j.lease_until >= (SELECT clock_timestamp())
+      ORDER BY j.lease_until DESC LIMIT 1000) AS r
+WHERE NOT EXISTS (SELECT FROM {{schema}}.workers AS w WHERE w.worker_id = r.worker_id)`
+
+// queues with due jobs: does somebody work them, and how long do they wait?
+func queues(ctx context.Context, e *exam) ([]Finding, error) {
+	staff, err := ask[worker](ctx, e, sqlWorkers)
+	if err != nil {
+		return nil, err
+	}
+	strangers, err := ask[struct{ Queue string }](ctx, e, sqlStrangers)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := ask[due](ctx, e, sqlDue)
+	if err != nil {
+		return nil, err
+	}
+	var list []Finding
+	oldest := 0.0
+	for _, d := range rows {
+		oldest = max(oldest, d.Age)
+		known := slices.ContainsFunc(strangers, func(s struct{ Queue string }) bool { return s.Queue == d.Queue })
+		if f := d.judge(staff, known); f.Verdict != OK {
+			list = append(list, f)
+		}
+	}
+	const most = 20
+	if len(list) > most {
+		slices.SortStableFunc(list, func(a, b Finding) int { return strings.Compare(string(a.Verdict), string(b.Verdict)) }) // fail before warn
+		list = list[:most]
+	}
+	switch {
+	case len(list) > 0:
+	case len(rows) == 0:
+		list = append(list, ok(nil, "no job is due"))
+	default:
+		list = append(list, ok(figures{"queues": len(rows), "oldest_seconds": oldest}, "%d have due jobs, the oldest for %s", len(rows), span(oldest)))
+	}
+	return list, nil
+}
+
+// judge says what is wrong with a queue that has due jobs. A stranger works it
+// and has no row.
+func (d due) judge(staff []worker, stranger bool) Finding {
+	var alive []worker
+	untold := 0
+	for _, w := range staff {
+		if w.may() && w.works(d.Queue) {
+			alive = append(alive, w)
+			if w.Live == nil {
+				untold++
+			}
+		}
+	}
+	var idle []string // kinds that nobody can run
+	for _, kind := range d.Kinds {
+		if !slices.ContainsFunc(alive, func(w worker) bool { return w.can(kind) }) {
+			idle = append(idle, kind)
+		}
+	}
+	jobs := fmt.Sprint(d.Jobs)
+	if d.Jobs >= 100 {
+		jobs = "at least " + jobs // of a priority no more were looked at
+	}
+	f := figures{"queue": d.Queue, "due": d.Jobs, "oldest_seconds": d.Age, "workers": len(alive), "workers_untold": untold}
+	waits := fmt.Sprintf("queue %s: %s jobs are due, the oldest for %s", d.Queue, jobs, span(d.Age))
+	verdict := Warn
+	if d.Age > time.Minute.Seconds() {
+		verdict = Fail
+	}
+	switch {
+	case d.Paused != nil:
+		f["paused_seconds"] = *d.Paused
+		return but(Warn, f, fmt.Sprintf("%s, and it has been paused for %s", waits, span(*d.Paused)), "fencepost queue resume "+d.Queue)
+	case len(alive) == 0 && !stranger:
+		return but(verdict, f, waits+", and no live worker serves it", "start a worker for it: fencepost work --queue "+d.Queue+", or a service with it in Config.Queues")
+	case len(idle) > 0 && !stranger:
+		f["kinds"] = idle
+		return but(verdict, f, fmt.Sprintf("%s, and no live worker has a handler for kind %s", waits, strings.Join(idle, ", ")),
+			"start a worker that handles it, or cancel the jobs if the kind is no longer in use")
+	case d.Age > time.Minute.Seconds():
+		message := fmt.Sprintf("%s; %d workers serve it", waits, len(alive))
+		if untold > 0 {
+			message += fmt.Sprintf(", of %d of which it cannot be told whether they live", untold)
+		}
+		return but(Warn, f, message, "give it more slots or workers; see whether handlers hang: fencepost list --status running --queue "+d.Queue)
+	default:
+		return Finding{Verdict: OK}
+	}
+}
