@@ -70,7 +70,7 @@ fit this program. What could be seen is printed in every case.`,
 			case errors.Is(err, doctor.ErrUnreachable):
 				return cannotConnect(err)
 			case err == nil && failed > 0:
-				return fmt.Errorf("%d checks failed", failed)
+				return fmt.Errorf("failed checks: %d", failed)
 			default:
 				return err
 			}

@@ -42,10 +42,10 @@ func judgeClock(ahead, doubt, tolerance time.Duration) Finding {
 		which, off = "behind", -ahead
 	}
 	if off-doubt > tolerance {
-		return but(Warn, f, fmt.Sprintf("the server's clock is %v %s this machine's", off.Round(time.Millisecond), which),
+		return but(Warn, f, fmt.Sprintf("the server's clock is %s %s this machine's", span(off.Seconds()), which),
 			"let both follow NTP; leases and due times are by the server's clock, a run_at that a producer computes is by its own")
 	}
-	return ok(f, "the server's clock is within %v of this machine's", (off + doubt).Round(time.Millisecond))
+	return ok(f, "the server's clock is within %.1f ms of this machine's", millis(off+doubt))
 }
 
 // sqlNewestFence finds the newest fence, which is a time in microseconds since

@@ -130,7 +130,11 @@ func span(seconds float64) string {
 	case d < 10*time.Second:
 		return d.Round(time.Millisecond).String()
 	case d < 48*time.Hour:
-		return d.Round(time.Second).String()
+		text := d.Round(time.Second).String()
+		if minutes, whole := strings.CutSuffix(text, "m0s"); whole {
+			text = minutes + "m"
+		}
+		return text
 	default:
 		return fmt.Sprintf("%d days", int(d.Hours()/24))
 	}

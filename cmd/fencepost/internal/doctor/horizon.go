@@ -68,11 +68,11 @@ func transactions(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 	if !hidden.May && hidden.Sessions > 0 {
 		list = append(list, but(Skip, figures{"hidden": hidden.Sessions},
-			fmt.Sprintf("cannot tell for %d sessions of other roles: missing right pg_read_all_stats", hidden.Sessions),
+			fmt.Sprintf("cannot tell for sessions of other roles, of which there are %d: missing right pg_read_all_stats", hidden.Sessions),
 			"GRANT pg_read_all_stats TO this role, or pg_monitor"))
 	}
 	if len(list) == 0 {
-		list = append(list, ok(nil, "none has been open for more than %v", e.limits.long))
+		list = append(list, ok(nil, "none has been open for more than %s", span(e.limits.long.Seconds())))
 	}
 	return list, nil
 }
@@ -104,7 +104,7 @@ func prepared(ctx context.Context, e *exam) ([]Finding, error) {
 			fmt.Sprintf("COMMIT PREPARED %s or ROLLBACK PREPARED %s, as its coordinator says", literal(r.GID), literal(r.GID))))
 	}
 	if len(list) == 0 {
-		list = append(list, ok(nil, "none has been waiting for more than %v", e.limits.long))
+		list = append(list, ok(nil, "none has been waiting for more than %s", span(e.limits.long.Seconds())))
 	}
 	return list, nil
 }

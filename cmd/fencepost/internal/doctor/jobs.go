@@ -21,7 +21,7 @@ func leases(ctx context.Context, e *exam) ([]Finding, error) {
 		return nil, err
 	}
 	f := figures{"expired": s.Jobs, "oldest_seconds": s.Age}
-	message := fmt.Sprintf("%d jobs have a lease that is over, the oldest for %s, and nobody has taken them", s.Jobs, span(s.Age))
+	message := fmt.Sprintf("over, and their jobs not taken by anybody: %d, the oldest for %s", s.Jobs, span(s.Age))
 	switch {
 	case s.Jobs == 0:
 		return []Finding{ok(f, "none is over")}, nil
@@ -49,11 +49,11 @@ func attempts(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 	of := ""
 	if s.Seen == oldest {
-		of = fmt.Sprintf(" of the %d oldest", oldest)
+		of = fmt.Sprintf(" (of the %d oldest)", oldest)
 	}
 	f := figures{"jobs": s.Jobs, "looked_at": s.Seen, "ids": s.IDs}
 	if s.Jobs > 0 {
-		return []Finding{but(Warn, f, fmt.Sprintf("%d jobs%s are in their third attempt or later, such as %s", s.Jobs, of, strings.Join(s.IDs, ", ")),
+		return []Finding{but(Warn, f, fmt.Sprintf("in the third attempt or later%s: %d, such as %s", of, s.Jobs, strings.Join(s.IDs, ", ")),
 			"see last_error: fencepost show "+s.IDs[0])}, nil
 	}
 	return []Finding{ok(f, "no live job%s is in its third attempt or later", of)}, nil

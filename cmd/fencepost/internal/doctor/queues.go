@@ -64,7 +64,7 @@ func workers(ctx context.Context, e *exam) ([]Finding, error) {
 			live++
 		case len(list) < worst:
 			list = append(list, but(Warn, figures{"worker_id": w.ID, "running": w.Running, "written_seconds_ago": w.Written},
-				fmt.Sprintf("worker %s is silent: its process is gone, or its connection; %d of its jobs are running by the tables", w.ID, w.Running),
+				fmt.Sprintf("worker %s is silent: its process is gone, or its connection; running jobs in its name: %d", w.ID, w.Running),
 				"nothing, if others work: they take its jobs; if it did not end by your will, see its log and its machine"))
 		}
 	}
@@ -152,7 +152,7 @@ func queues(ctx context.Context, e *exam) ([]Finding, error) {
 	case len(rows) == 0:
 		list = append(list, ok(nil, "no job is due"))
 	default:
-		list = append(list, ok(figures{"queues": len(rows), "oldest_seconds": oldest}, "%d have due jobs, the oldest for %s", len(rows), span(oldest)))
+		list = append(list, ok(figures{"queues": len(rows), "oldest_seconds": oldest}, "with due jobs: %d, the oldest due for %s", len(rows), span(oldest)))
 	}
 	return list, nil
 }
@@ -181,7 +181,7 @@ func (d due) judge(staff []worker, stranger bool) Finding {
 		jobs = "at least " + jobs // of a priority no more were looked at
 	}
 	f := figures{"queue": d.Queue, "due": d.Jobs, "oldest_seconds": d.Age, "workers": len(alive), "workers_untold": untold}
-	waits := fmt.Sprintf("queue %s: %s jobs are due, the oldest for %s", d.Queue, jobs, span(d.Age))
+	waits := fmt.Sprintf("queue %s: %s due, the oldest for %s", d.Queue, jobs, span(d.Age))
 	verdict := Warn
 	if d.Age > time.Minute.Seconds() {
 		verdict = Fail
@@ -197,9 +197,9 @@ func (d due) judge(staff []worker, stranger bool) Finding {
 		return but(verdict, f, fmt.Sprintf("%s, and no live worker has a handler for kind %s", waits, strings.Join(idle, ", ")),
 			"start a worker that handles it, or cancel the jobs if the kind is no longer in use")
 	case d.Age > time.Minute.Seconds():
-		message := fmt.Sprintf("%s; %d workers serve it", waits, len(alive))
+		message := fmt.Sprintf("%s, and live workers: %d", waits, len(alive))
 		if untold > 0 {
-			message += fmt.Sprintf(", of %d of which it cannot be told whether they live", untold)
+			message += fmt.Sprintf(", of which it cannot be told for %d", untold)
 		}
 		return but(Warn, f, message, "give it more slots or workers; see whether handlers hang: fencepost list --status running --queue "+d.Queue)
 	default:

@@ -20,7 +20,7 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 	})
 	if errors.Is(err, migrations.ErrSchema) {
 		e.unfit = err
-		message, remedy := err.Error(), ""
+		message, remedy := strings.TrimPrefix(err.Error(), migrations.ErrSchema.Error()+": "), ""
 		if i := strings.LastIndex(message, "; "); i >= 0 {
 			message, remedy = message[:i], message[i+2:]
 		}
@@ -56,9 +56,9 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 // made is what the migrations make, without what comes with something else: a
 // primary key's index is its constraint.
 var made = map[string][]string{
-	"table": {"finished", "jobs", "queues", "schema_migrations", "workers"},
-	"view":  {"all_jobs"},
-	"index": {"finished_id", "finished_keep_until", "jobs_ready", "jobs_running"},
+	"table":    {"finished", "jobs", "queues", "schema_migrations", "workers"},
+	"view":     {"all_jobs"},
+	"index":    {"finished_id", "finished_keep_until", "jobs_ready", "jobs_running"},
 	"sequence": {"jobs_id_seq", "worker_keys"},
 	"constraint": {
 		"finished_status", "jobs_attempts", "jobs_created_at", "jobs_fence", "jobs_kind", "jobs_last_error",
