@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // The statements by name, for tests that cut a guard out of one.
@@ -18,7 +16,10 @@ const (
 	SQLExtend   = sqlExtend
 	SQLProgress = sqlProgress
 	SQLTick     = sqlTick
+	SQLByLeases = sqlTickByLeases
 	SQLPrune    = sqlPrune
+	SQLRegister = sqlRegister
+	SQLSweep    = sqlSweep
 	SQLGet      = sqlGet
 	SQLList     = sqlList
 )
@@ -46,7 +47,7 @@ func Mutant(t testing.TB, schema, template string, edits ...string) *Table {
 		mutated = strings.Replace(mutated, edits[i], edits[i+1], 1)
 	}
 	healthy := In(schema)
-	mutated = strings.ReplaceAll(mutated, "{{schema}}", pgx.Identifier{schema}.Sanitize())
+	mutated = names(schema).Replace(mutated)
 	return &Table{sql: func(asked string) string {
 		if asked == template {
 			return mutated

@@ -158,7 +158,9 @@ func (b *bench) finish(want claim.Result, o claim.Outcome) {
 // tick reaps and looks at the default queue.
 func (b *bench) tick() claim.Ticked {
 	b.t.Helper()
-	ticked, err := b.Tick(b.ctx, b.conn, claim.TickRequest{Queues: []string{queue}, Reap: true, Own: "own", Token: "token"})
+	ticked, err := b.Tick(b.ctx, b.conn, claim.TickRequest{
+		Queues: []string{queue}, Reap: true, Worker: "watcher", Own: "own", Token: "token",
+	})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -23,18 +23,29 @@ type Table struct {
 
 // In returns the statements for the given schema.
 func In(schema string) *Table {
-	quoted := strings.NewReplacer("{{schema}}", pgx.Identifier{schema}.Sanitize())
+	names := names(schema)
 	filled := make(map[string]string, len(statements))
 	for _, template := range statements {
-		filled[template] = quoted.Replace(template)
+		filled[template] = names.Replace(template)
 	}
 	return &Table{sql: func(template string) string { return filled[template] }}
+}
+
+// names fills in the schema's name where it qualifies another, and the name of
+// the sequence of keys, as a text literal.
+func names(schema string) *strings.Replacer {
+	keys := pgx.Identifier{schema, "worker_keys"}.Sanitize()
+	return strings.NewReplacer(
+		"{{schema}}", pgx.Identifier{schema}.Sanitize(),
+		"{{worker_keys}}", "'"+strings.ReplaceAll(keys, "'", "''")+"'",
+	)
 }
 
 // statements lists every statement of the room, for In and for the test that
 // prepares each of them on every supported server.
 var statements = []string{
-	sqlSettings, sqlClaim, sqlNext, sqlFinish, sqlComplete, sqlExtend, sqlProgress, sqlTick, sqlPrune, sqlGet, sqlList,
+	sqlSettings, sqlClaim, sqlNext, sqlFinish, sqlComplete, sqlExtend, sqlProgress, sqlTick, sqlTickByLeases, sqlPrune,
+	sqlRegister, sqlUnregister, sqlSweep, sqlGet, sqlList,
 }
 
 // sqlSettings opens the transaction of every statement that moves a job, but

@@ -18,37 +18,70 @@ const (
 // sqlTick is all that a process does because time has passed, in one statement
 // for all its queues ($1) and kinds ($2).
 //
-// Reap: jobs whose lease is over go back as a failed attempt, with a later
-// run_at, so that a job which hangs does not keep its place at the head; or
-// end as dead when that was the last attempt. At most $3 of them, passing over
-// the first $7, and only leases that were to end before $6. State, lease and
-// fence are read under the row's lock and written in the same statement; a row
-// that somebody holds, such as an open CompleteTx, is skipped. Recovery rests
-// on the lease alone: no other table is asked who is alive.
+// Reap: jobs whose lease is over, or whose worker is dead, go back as a failed
+// attempt, with a later run_at, so that a job which hangs does not keep its
+// place at the head; or end as dead when that was the last attempt. At most $3
+// of them, passing over the first $7, and only leases that were to end before
+// $6. State, lease and fence are read under the row's lock and written in the
+// same statement; a row that somebody holds, such as an open CompleteTx, is
+// skipped. Recovery rests on the lease alone: who is dead only shortens the
+// wait, and with no table but jobs everything comes back.
 //
 // Look: when the earliest job of each queue is due, and when the earliest
 // lease of a running job ends.
 //
 // Ring: token $5 on channel $4, for this process alone, as proof that it hears.
-const sqlTick = `
-WITH l AS MATERIALIZED (
-    SELECT j.id, j.attempts, j.max_attempts
-    FROM {{schema}}.jobs AS j
-    WHERE j.status = 'running'
-      -- A clock that has stepped forward since the caller last saw it ends no
-      -- lease early.
-      AND j.lease_until < coalesce($6::timestamptz, 'infinity')
-      AND j.lease_until < (SELECT clock_timestamp())
-    ORDER BY j.lease_until, j.id
+const sqlTick = sqlEdge + sqlRoster + sqlReap
+
+// sqlTickByLeases is the same for a process that has no access to the table of
+// workers, or is not to be in it.
+const sqlTickByLeases = sqlEdge + sqlNoRoster + sqlReap
+
+// sqlEdge tells the leases that are over, which end before it, from the others.
+// A clock that has stepped forward since the caller last saw it, $6, ends no
+// lease early.
+const sqlEdge = `
+WITH edge AS MATERIALIZED (
+    SELECT least(clock_timestamp(), $6::timestamptz) AS lease
+), `
+
+const sqlReap = `l AS MATERIALIZED (
+    SELECT p.id, p.worker_id, p.attempts, p.max_attempts
+    FROM (
+        SELECT o.id, o.worker_id, o.attempts, o.max_attempts
+        FROM (
+            SELECT j.id, j.worker_id, j.attempts, j.max_attempts
+            FROM {{schema}}.jobs AS j
+            WHERE (SELECT count(*) FROM dead) > 0 -- most often nobody: nothing is read then
+              AND j.status = 'running' AND j.lease_until >= (SELECT e.lease FROM edge AS e)
+              AND j.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d))
+            ORDER BY j.lease_until, j.id
+            LIMIT $3::bigint + $7::bigint
+            FOR UPDATE SKIP LOCKED) AS o
+        UNION ALL
+        SELECT o.id, o.worker_id, o.attempts, o.max_attempts
+        FROM (
+            SELECT j.id, j.worker_id, j.attempts, j.max_attempts
+            FROM {{schema}}.jobs AS j
+            WHERE j.status = 'running' AND j.lease_until < (SELECT e.lease FROM edge AS e)
+            ORDER BY j.lease_until, j.id
+            LIMIT $3::bigint + $7::bigint
+            FOR UPDATE SKIP LOCKED) AS o
+    ) AS p
     LIMIT $3::bigint OFFSET $7::bigint
-    FOR UPDATE SKIP LOCKED
 ), back AS (
     UPDATE {{schema}}.jobs AS j SET
         status = 'ready', lease_until = NULL, worker_id = NULL,
         fence = j.fence + 1,
         -- 1 s × 2^(attempts − 1) ± 20 %, at most 1 h; the exponent is bounded first.
-        run_at = clock_timestamp() + least(3600, (0.8 + 0.4 * random()) * power(2, least(j.attempts - 1, 12))) * interval '1 second',
-        last_error = format('lease of worker %s ran out in attempt %s of %s', j.worker_id, j.attempts, j.max_attempts)
+        -- A job whose worker has died for the first time waits a quarter of
+        -- that: most often it is not the job's fault.
+        run_at = clock_timestamp() + least(3600, (0.8 + 0.4 * random())
+            * CASE WHEN j.attempts = 1 AND j.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d)) THEN 0.25
+                   ELSE power(2, least(j.attempts - 1, 12)) END) * interval '1 second',
+        last_error = format(CASE WHEN j.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d))
+                                 THEN 'worker %s died in attempt %s of %s'
+                                 ELSE 'lease of worker %s ran out in attempt %s of %s' END, j.worker_id, j.attempts, j.max_attempts)
     WHERE j.id = ANY (ARRAY(SELECT l.id FROM l WHERE l.attempts < l.max_attempts))
     RETURNING j.queue, j.run_at
 ), gone AS (
@@ -58,7 +91,10 @@ WITH l AS MATERIALIZED (
     -- that its own outcome was stored.
     RETURNING j.id, j.fence + 1 AS fence, j.run_at, j.created_at, j.attempts, j.max_attempts, j.snoozes, j.priority,
               'dead' AS status, j.queue, j.kind, j.worker_id, j.payload, j.progress,
-              format('lease of worker %s ran out in attempt %s of %s, the last one', j.worker_id, j.attempts, j.max_attempts) AS last_error
+              format(CASE WHEN j.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d))
+                          THEN 'worker %s died in attempt %s of %s, the last one'
+                          ELSE 'lease of worker %s ran out in attempt %s of %s, the last one' END,
+                     j.worker_id, j.attempts, j.max_attempts) AS last_error
 ), kept AS (` + sqlKeep + `
 ), rung AS (
     SELECT {{schema}}.ring(b.queue, min(b.run_at)) FROM back AS b GROUP BY b.queue
@@ -83,8 +119,12 @@ SELECT q.name,
        -- most often not there.
        coalesce((SELECT min(f.keep_until) FROM {{schema}}.finished AS f) < clock_timestamp(), false),
        clock_timestamp(),
+       (SELECT coalesce(json_agg(json_build_object('worker', x.worker_id, 'jobs', x.jobs)), '[]')
+        FROM (SELECT l.worker_id, count(*) AS jobs FROM l JOIN dead AS d ON d.worker_id = l.worker_id GROUP BY l.worker_id) AS x),
+       r.silent, r.rank, r.others, r.registered, r.stale,
        (SELECT count(*) FROM rung)
-FROM unnest($1::text[]) AS q (name)`
+FROM unnest($1::text[]) AS q (name)
+CROSS JOIN roster AS r`
 
 // TickRequest says what a process looks for.
 type TickRequest struct {
@@ -97,6 +137,13 @@ type TickRequest struct {
 	// caller knows of it: leases that end after it are not reaped, even if that
 	// clock says that they are over. Zero: the caller knows nothing.
 	Latest time.Time
+	// Worker is the id under which the caller has registered; "" if it has not,
+	// and knows others by their leases alone.
+	Worker string
+	// Dead are the workers that the caller takes for dead: it has seen each
+	// silent, twice and long enough apart. Whoever is still silent, under the
+	// same key, loses his jobs now.
+	Dead []Suspect
 	// Own and Token are the channel and payload of this process's own bell.
 	Own, Token string
 }
@@ -112,16 +159,28 @@ type Ticked struct {
 	Refused error
 	Expired bool // finished has rows whose time is up, for Prune
 	Now     time.Time
+
+	// Died are the workers of TickRequest.Dead whose jobs were reaped, with the
+	// number of jobs, all of them in Reaped.
+	Died []Died
+	// Silent are workers that hold running jobs and not their lock. They may be
+	// dead, or about to come back with another key.
+	Silent []Suspect
+	// Rank is the caller's place among those who watch each other: 0 is first.
+	Rank int
+	// Others says that workers whose death would be noticed, other than the
+	// caller, hold running jobs.
+	Others bool
+	// Registered says that the caller's row is there.
+	Registered bool
+	// Stale says that there are rows of workers for Sweep.
+	Stale bool
 }
 
 // Tick reaps, looks and rings, in one statement and one commit.
 func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) {
-	limit := 0
-	if r.Reap {
-		limit = ReapBatch
-	}
-	ticked, err := t.tick(ctx, db, r, limit, 0)
-	if r.Reap && isDataError(err) {
+	ticked, err := t.tick(ctx, db, r, ReapBatch, 0)
+	if isDataError(err) {
 		ticked, err = t.tickAround(ctx, db, r)
 	}
 	return ticked, classify("tick", err)
@@ -131,6 +190,7 @@ func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) 
 // end keeps no other from being reaped.
 func (t *Table) tickAround(ctx context.Context, db DB, r TickRequest) (Ticked, error) {
 	reaped, skip := 0, 0
+	died := make(map[string]int)
 	var refused error
 	for range ReapBatch {
 		one, err := t.tick(ctx, db, r, 1, skip)
@@ -146,9 +206,15 @@ func (t *Table) tickAround(ctx context.Context, db DB, r TickRequest) (Ticked, e
 			break
 		}
 		reaped++
+		for _, d := range one.Died {
+			died[d.Worker] += d.Jobs
+		}
 	}
 	ticked, err := t.tick(ctx, db, r, 0, 0)
 	ticked.Reaped, ticked.Refused = reaped, refused
+	for worker, jobs := range died {
+		ticked.Died = append(ticked.Died, Died{worker, jobs})
+	}
 	return ticked, err
 }
 
@@ -156,21 +222,35 @@ func (t *Table) tickAround(ctx context.Context, db DB, r TickRequest) (Ticked, e
 // to limit others.
 func (t *Table) tick(ctx context.Context, db DB, r TickRequest, limit, skip int) (Ticked, error) {
 	var latest *time.Time
-	if !r.Latest.IsZero() {
+	switch {
+	case !r.Reap:
+		latest = new(time.Unix(0, 0)) // before every lease
+	case !r.Latest.IsZero():
 		latest = &r.Latest
+	}
+	statement := sqlTick
+	if r.Worker == "" {
+		statement = sqlTickByLeases
+	}
+	ids, keys := make([]string, len(r.Dead)), make([]int32, len(r.Dead))
+	for i, d := range r.Dead {
+		ids[i], keys[i] = d.Worker, d.Key
 	}
 	ticked := Ticked{Next: make(map[string]time.Duration)}
 	// Without sqlSettings: an idle process is to cost one statement. What a
 	// reap has done may be lost in a crash: the lease is over still, and the
 	// job is reaped again.
-	rows, err := db.Query(ctx, t.sql(sqlTick), r.Queues, r.Kinds, int64(limit), r.Own, r.Token, latest, int64(skip))
+	rows, err := db.Query(ctx, t.sql(statement), r.Queues, r.Kinds, int64(limit), r.Own, r.Token, latest, int64(skip), ids, keys, r.Worker)
 	if err != nil {
 		return Ticked{}, err
 	}
 	var queue string
 	var next, lease *int64
 	var rung int64
-	_, err = pgx.ForEachRow(rows, []any{&queue, &next, &lease, &ticked.Reaped, &ticked.Expired, &ticked.Now, &rung}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{
+		&queue, &next, &lease, &ticked.Reaped, &ticked.Expired, &ticked.Now,
+		&ticked.Died, &ticked.Silent, &ticked.Rank, &ticked.Others, &ticked.Registered, &ticked.Stale, &rung,
+	}, func() error {
 		if next != nil {
 			ticked.Next[queue] = micros(*next)
 		}

@@ -129,6 +129,8 @@ type Dispatcher struct {
 
 	stopNow  chan struct{}
 	stopOnce sync.Once
+
+	inHand atomic.Int64 // leases, as of the loop's last turn
 }
 
 // New returns a dispatcher that does nothing until Run.
@@ -178,6 +180,10 @@ func (d *Dispatcher) nudge() {
 	default:
 	}
 }
+
+// InHand returns how many jobs are in hand: claimed, and the database has not
+// taken their outcome.
+func (d *Dispatcher) InHand() int { return int(d.inHand.Load()) }
 
 // StopNow ends the drain at once: running handlers are cancelled and HardStop
 // begins. If the context of Run is not done yet, this comes true when it is.

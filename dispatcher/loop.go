@@ -124,6 +124,7 @@ func (l *loop) run(ctx context.Context) {
 func (l *loop) turn(now time.Time) (next time.Time, more bool) {
 	l.advance(now)
 	l.tend(now)
+	l.inHand.Store(int64(len(l.leases.held)))
 	trip, next, ok := l.desk.depart(now, l.leases.failing(now))
 	if ok {
 		l.trips <- trip
