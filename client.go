@@ -42,7 +42,9 @@ type Client struct {
 	hurry      atomic.Bool                           // StopNow has been called
 	// unprepared is set once a pooler was met: from then on our statements have
 	// no names.
-	unprepared atomic.Bool
+	unprepared   atomic.Bool
+	needsSession bool         // of the pool's mode
+	lastReset    atomic.Int64 // of the pool, by onPool; in ns since 1970
 }
 
 // New returns a client on the pool, which stays the caller's. It does not
@@ -60,12 +62,13 @@ func New(pool *pgxpool.Pool, config Config) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		pool:       pool,
-		config:     config,
-		table:      claim.In(config.Schema),
-		sqlEnqueue: inSchema(sqlEnqueue, config.Schema),
-		workerID:   newWorkerID(),
-		handlers:   make(map[string]handler),
+		pool:         pool,
+		config:       config,
+		table:        claim.In(config.Schema),
+		sqlEnqueue:   inSchema(sqlEnqueue, config.Schema),
+		workerID:     newWorkerID(),
+		handlers:     make(map[string]handler),
+		needsSession: needsSession(pool.Config().ConnConfig.DefaultQueryExecMode),
 	}, nil
 }
 
@@ -100,12 +103,22 @@ type Filter = claim.Filter
 
 // Get returns a job, live or ended, or ErrNotFound.
 func (c *Client) Get(ctx context.Context, id int64) (Info, error) {
-	return c.table.Get(ctx, c.pool, id)
+	var info Info
+	err := c.onPool(ctx, func(db poolDB) (err error) {
+		info, err = c.table.Get(ctx, db, id)
+		return err
+	})
+	return info, err
 }
 
 // List returns the jobs that match, newest first.
 func (c *Client) List(ctx context.Context, f Filter) ([]Info, error) {
-	return c.table.List(ctx, c.pool, f)
+	var list []Info
+	err := c.onPool(ctx, func(db poolDB) (err error) {
+		list, err = c.table.List(ctx, db, f)
+		return err
+	})
+	return list, err
 }
 
 // sqlSetKeep stores a setting of a queue.
@@ -127,7 +140,11 @@ func (c *Client) SetKeep(ctx context.Context, queue string, keep time.Duration) 
 	if keep < 0 || keep > maxKeep {
 		return fmt.Errorf("set keep of queue %q: %v: must be between 0 and 100 years", queue, keep)
 	}
-	if _, err := c.pool.Exec(ctx, inSchema(sqlSetKeep, c.config.Schema), queue, keep.Microseconds()); err != nil {
+	err := c.onPool(ctx, func(db poolDB) error {
+		_, err := db.Exec(ctx, inSchema(sqlSetKeep, c.config.Schema), queue, keep.Microseconds())
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("set keep of queue %q: %w", queue, err)
 	}
 	return nil

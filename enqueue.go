@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost-go/fencepost/claim"
 	"github.com/fencepost-go/fencepost/internal/payload"
 )
 
@@ -58,8 +59,8 @@ type PgxDB interface {
 
 // Enqueue inserts jobs through the client's pool, all or none, and returns
 // their ids in the order given. When it returns they are committed; when it
-// returns an error that is not ErrInvalid, and the connection broke, they may
-// be.
+// returns an error that is neither ErrInvalid nor ErrReadOnly, and the
+// connection broke, they may be.
 func (c *Client) Enqueue(ctx context.Context, jobs ...NewJob) ([]int64, error) {
 	return c.In(c.pool).Enqueue(ctx, jobs...)
 }
@@ -70,7 +71,8 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...NewJob) ([]int64, error) {
 func (c *Client) In(db PgxDB) Enqueuer {
 	query := c.sqlEnqueue
 	return Enqueuer{insert: func(ctx context.Context, batches []string) (ids []int64, err error) {
-		insert := func(db PgxDB) error {
+		each := func(db PgxDB) error {
+			ids = ids[:0]
 			for _, batch := range batches {
 				rows, err := db.Query(ctx, query, batch)
 				if err != nil {
@@ -83,11 +85,17 @@ func (c *Client) In(db PgxDB) Enqueuer {
 			}
 			return nil
 		}
+		insert := func(db PgxDB) error {
+			if len(batches) == 1 {
+				return each(db)
+			}
+			return inTx(ctx, db, func(tx pgx.Tx) error { return each(tx) })
+		}
 		// The error first: in a return of both, ids might be read before they are filled.
-		if len(batches) == 1 {
-			err = insert(db)
-		} else {
-			err = inTx(ctx, db, func(tx pgx.Tx) error { return insert(tx) })
+		if db == PgxDB(c.pool) {
+			err = c.onPool(ctx, func(db poolDB) error { return insert(db) })
+		} else if err = insert(db); err != nil {
+			err = claim.RouteError(err)
 		}
 		return ids, err
 	}}
@@ -101,7 +109,7 @@ func (c *Client) InSQL(tx *sql.Tx) Enqueuer {
 		for _, batch := range batches {
 			rows, err := tx.QueryContext(ctx, query, batch)
 			if err != nil {
-				return nil, err
+				return nil, claim.RouteError(err)
 			}
 			for rows.Next() {
 				var id int64
@@ -302,20 +310,27 @@ func encodePayload(v any) (json.RawMessage, error) {
 	return raw, payload.Check(raw)
 }
 
-// inTx runs do in a transaction. The rollback has a deadline of its own: with
-// the caller's context, which may be why we are here, it would cost the pool
-// the connection.
+// inTx runs do in a transaction.
 func inTx(ctx context.Context, db PgxDB, do func(pgx.Tx) error) error {
 	tx, err := db.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	if err := do(tx); err != nil {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		return errors.Join(err, tx.Rollback(clean))
+	if err = do(tx); err == nil {
+		err = ctx.Err() // found by Commit it would cost the connection
+	}
+	if err != nil {
+		return errors.Join(err, rollback(ctx, tx))
 	}
 	return tx.Commit(ctx)
+}
+
+// rollback has a deadline of its own: with the caller's context, which may be
+// why we are here, it would cost the pool the connection.
+func rollback(ctx context.Context, tx pgx.Tx) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	return tx.Rollback(ctx)
 }
 
 func cleanText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -60,7 +60,9 @@ func (j *Job[T]) SetProgress(ctx context.Context, v any) error {
 	if err != nil {
 		return fmt.Errorf("progress of job %d: %w: %w", j.ID, ErrInvalid, err)
 	}
-	return j.client.table.Progress(ctx, j.client.pool, j.row.Lease(), raw)
+	return j.client.onPool(ctx, func(db poolDB) error {
+		return j.client.table.Progress(ctx, db, j.row.Lease(), raw)
+	})
 }
 
 // CompleteTx stores the job's completion in the handler's own transaction: the

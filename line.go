@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -61,15 +60,12 @@ func servers(config *pgx.ConnConfig) int {
 func (c *Client) dial(ctx context.Context, role string) (*pgx.Conn, peer.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	unprepared := c.unprepared.Load()
-	conn, server, err := c.tryDial(ctx, role, unprepared)
-	if err == nil && server.Pooled && !unprepared {
-		// Its mode is fixed when a connection is made. From now on all are made
-		// in the right one.
-		c.unprepared.Store(true)
-		if needsSession(conn.Config().DefaultQueryExecMode) {
+	conn, server, err := c.tryDial(ctx, role)
+	if err == nil && server.Pooled {
+		c.metPooler(ctx)
+		if needsSession(conn.Config().DefaultQueryExecMode) { // which is fixed when a connection is made
 			hangUp(conn)
-			conn, server, err = c.tryDial(ctx, role, true)
+			conn, server, err = c.tryDial(ctx, role)
 		}
 	}
 	if err != nil {
@@ -81,12 +77,12 @@ func (c *Client) dial(ctx context.Context, role string) (*pgx.Conn, peer.Server,
 	return conn, server, nil
 }
 
-func (c *Client) tryDial(ctx context.Context, role string, unprepared bool) (*pgx.Conn, peer.Server, error) {
+func (c *Client) tryDial(ctx context.Context, role string) (*pgx.Conn, peer.Server, error) {
 	config, err := c.ownConfig(ctx, role, nil)
 	if err != nil {
 		return nil, peer.Server{}, err
 	}
-	if unprepared && needsSession(config.DefaultQueryExecMode) {
+	if c.unprepared.Load() && needsSession(config.DefaultQueryExecMode) {
 		config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
@@ -107,13 +103,6 @@ func (c *Client) tryDial(ctx context.Context, role string, unprepared bool) (*pg
 	return conn, server, nil
 }
 
-// needsSession reports a mode that leaves a statement with a server session
-// from one round trip to the next. Behind a pooler that may be another session,
-// where a statement of somebody else has that name, or none.
-func needsSession(mode pgx.QueryExecMode) bool {
-	return mode == pgx.QueryExecModeCacheStatement || mode == pgx.QueryExecModeDescribeExec
-}
-
 // hangUp closes a connection, politely if the peer answers at once.
 func hangUp(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -124,12 +113,12 @@ func hangUp(conn *pgx.Conn) {
 // line is one long-lived connection of our own: dialled when it is first used,
 // and again after it broke. One use at a time.
 type line struct {
-	dial func(ctx context.Context) (*pgx.Conn, peer.Server, error)
+	client *Client
+	role   string
 	// opened is called with each new connection before its first use. After an
 	// error of it the connection is closed and the use fails. Nothing that
 	// belongs to a session may be left on one that is pooled. nil: nothing to do.
 	opened func(context.Context, *pgx.Conn, peer.Server) error
-	logger *slog.Logger
 
 	mu           sync.Mutex
 	pace         *peer.Pace
@@ -138,8 +127,7 @@ type line struct {
 }
 
 func (c *Client) newLine(role string) *line {
-	dial := func(ctx context.Context) (*pgx.Conn, peer.Server, error) { return c.dial(ctx, role) }
-	return &line{dial: dial, logger: c.config.Logger, pace: peer.NewPace()}
+	return &line{client: c, role: role, pace: peer.NewPace()}
 }
 
 // use runs do on the connection. After an error that says that the server
@@ -153,16 +141,19 @@ func (l *line) use(ctx context.Context, do func(*pgx.Conn) error) error {
 		err = do(l.conn)
 	}
 	switch {
-	case isReadOnly(err):
-		l.hangUp()
-		if !l.saidReadOnly {
-			l.saidReadOnly = true
-			l.logger.ErrorContext(ctx, "the server takes no writes; connecting again until one does. After a failover the connection string has to lead to the new primary: "+
-				"by a name that follows it, or by naming all servers, as in host=a,b", "error", err)
-		}
 	case err == nil:
 		l.pace.Lived()
 		l.saidReadOnly = false
+	case errors.Is(err, claim.ErrReadOnly):
+		l.hangUp()
+		if !l.saidReadOnly {
+			l.saidReadOnly = true
+			l.client.config.Logger.ErrorContext(ctx, "the server takes no writes; connecting again until one does. After a failover the connection string has to lead to the new primary: "+
+				"by a name that follows it, or by naming all servers, as in host=a,b", "error", err)
+		}
+	case errors.Is(err, claim.ErrUnprepared): // a pooler that hides well
+		l.hangUp()
+		l.client.metPooler(ctx)
 	}
 	return err
 }
@@ -173,9 +164,9 @@ func (l *line) connect(ctx context.Context) error {
 		return nil
 	}
 	if err := l.pace.Wait(ctx); err != nil {
-		return fmt.Errorf("%w: waiting to connect again: %w", claim.ErrTryAgain, err)
+		return fmt.Errorf("connect %s: %w: %w", l.role, claim.ErrTryAgain, err)
 	}
-	conn, server, err := l.dial(ctx)
+	conn, server, err := l.client.dial(ctx, l.role)
 	if err != nil {
 		return err
 	}
@@ -202,5 +193,3 @@ func (l *line) hangUp() {
 		l.conn = nil
 	}
 }
-
-func isReadOnly(err error) bool { return errors.Is(err, claim.ErrReadOnly) }

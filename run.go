@@ -116,7 +116,8 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 	case len(c.handlers) == 0:
 		return nil, errors.New("no handler is registered; see Handle")
 	}
-	if err := migrations.Check(ctx, c.pool, c.config.Schema); err != nil {
+	err := c.onPool(ctx, func(db poolDB) error { return migrations.Check(ctx, db, c.config.Schema) })
+	if err != nil {
 		return nil, err
 	}
 	c.started = true

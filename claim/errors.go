@@ -32,6 +32,11 @@ var (
 	// does. The connection is of no use; a new one may reach the new primary.
 	ErrReadOnly = peer.ErrReadOnly
 
+	// ErrUnprepared means that the server session knows nothing of a statement
+	// that was prepared, or knows another under its name: a pooler has changed
+	// the session in between. The statement did not happen.
+	ErrUnprepared = errors.New("a pooler sits between that does not carry prepared statements: connect with default_query_exec_mode=exec")
+
 	// ErrNotFound means that there is no such job.
 	ErrNotFound = errors.New("no such job")
 )
@@ -48,17 +53,49 @@ func classify(op string, err error) error {
 	return fmt.Errorf("%s: %w", op, err)
 }
 
+// RouteError returns err, wrapped with ErrReadOnly or ErrUnprepared if that is
+// what it means: the way led to the wrong server, or lost a statement. Nothing
+// has happened then.
+func RouteError(err error) error {
+	if kind := routeOf(err); kind != nil && !errors.Is(err, kind) {
+		return fmt.Errorf("%w: %w", kind, err)
+	}
+	return err
+}
+
+func routeOf(err error) error {
+	if errors.Is(err, pgconn.ErrReadOnlyConnection) {
+		return ErrReadOnly // no server of several takes writes
+	}
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return nil
+	}
+	switch server.Code {
+	case "25006": // read_only_sql_transaction
+		return ErrReadOnly
+	case "42P05", "26000": // a statement of that name exists, does not exist
+		return ErrUnprepared
+	case "08P01": // protocol violation: that name has a statement with other parameters
+		if strings.Contains(server.Message, "prepared statement") {
+			return ErrUnprepared
+		}
+	}
+	return nil
+}
+
 func kindOf(err error) error {
-	for _, known := range []error{ErrLeaseLost, ErrUnknown, ErrTryAgain, ErrReadOnly, ErrNotFound} {
+	for _, known := range []error{ErrLeaseLost, ErrUnknown, ErrTryAgain, ErrReadOnly, ErrUnprepared, ErrNotFound} {
 		if errors.Is(err, known) {
 			return nil // wrapped already
 		}
 	}
+	if kind := routeOf(err); kind != nil {
+		return kind
+	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
 		switch server.Code {
-		case "25006": // read_only_sql_transaction
-			return ErrReadOnly
 		case "40001", "40P01", "55P03", "57P03", "57014":
 			// serialization failure, deadlock, lock not available, starting up
 			// or in recovery, statement timeout

@@ -173,6 +173,7 @@ func TestErrorsByCode(t *testing.T) {
 		"57P01": claim.ErrUnknown, "57P02": claim.ErrUnknown, "57P04": claim.ErrUnknown,
 		"08006": claim.ErrUnknown, "08P01": claim.ErrUnknown,
 		"25006": claim.ErrReadOnly,
+		"42P05": claim.ErrUnprepared, "26000": claim.ErrUnprepared,
 		"42501": nil, "42P01": nil, "25P02": nil, "XX000": nil,
 	} {
 		wantKind(t, claim.Classify("op", &pgconn.PgError{Code: code}), want, "op")
