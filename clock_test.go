@@ -19,7 +19,8 @@ import (
 // The tick that finds out must not have reaped the job already.
 func TestAStepOfTheDatabasesClockDoublesNoJob(t *testing.T) {
 	t.Parallel()
-	dsn, admin := database(t)
+	dsn, plain := database(t)
+	admin := admin(t, plain)
 	script := func(sql string) {
 		t.Helper()
 		if _, err := admin.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -30,7 +31,9 @@ func TestAStepOfTheDatabasesClockDoublesNoJob(t *testing.T) {
 		CREATE TABLE stepped.step (by interval);
 		INSERT INTO stepped.step VALUES ('0');
 		CREATE FUNCTION stepped.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
-			AS 'SELECT pg_catalog.clock_timestamp() + by FROM stepped.step'`)
+			AS 'SELECT pg_catalog.clock_timestamp() + by FROM stepped.step';
+		GRANT USAGE ON SCHEMA stepped TO ` + workerRole + `;
+		GRANT SELECT ON stepped.step TO ` + workerRole)
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)

@@ -20,9 +20,10 @@ import (
 func TestEnqueueStoresEveryField(t *testing.T) {
 	t.Parallel()
 	_, pool := database(t)
-	client := newClient(t, pool, fencepost.Config{})
+	producer := newClient(t, as(t, pool, producerRole), fencepost.Config{})
+	client := newClient(t, as(t, pool, monitorRole), fencepost.Config{})
 	at := time.Date(2031, 2, 3, 4, 5, 6, 789000000, time.FixedZone("", -7*3600))
-	ids := enqueue(t, client,
+	ids := enqueue(t, producer,
 		fencepost.NewJob{Payload: invoice{Number: math.MaxInt64}},
 		fencepost.NewJob{Kind: "k", Payload: raw(`[1]`), Queue: "q", Priority: -2, RunAt: at, MaxAttempts: 3},
 		fencepost.NewJob{Kind: "k", Delay: time.Hour},
@@ -147,7 +148,8 @@ func TestEnqueueRefusesBadJobs(t *testing.T) {
 func TestEnqueueMany(t *testing.T) {
 	t.Parallel()
 	_, pool := database(t)
-	client := newClient(t, pool, fencepost.Config{})
+	producers := as(t, pool, producerRole)
+	client := newClient(t, producers, fencepost.Config{})
 	jobs := make([]fencepost.NewJob, 100_000)
 	for i := range jobs {
 		jobs[i] = fencepost.NewJob{Payload: invoice{Number: int64(i)}}
@@ -170,7 +172,7 @@ func TestEnqueueMany(t *testing.T) {
 		}
 	}
 	// All or none, also over several statements: the last job is the bad one.
-	if _, err := pool.Exec(t.Context(), "ALTER TABLE fencepost.jobs ADD CHECK (kind <> 'refused')"); err != nil {
+	if _, err := admin(t, pool).Exec(t.Context(), "ALTER TABLE fencepost.jobs ADD CHECK (kind <> 'refused')"); err != nil {
 		t.Fatal(err)
 	}
 	jobs = append(jobs[:2500], fencepost.NewJob{Kind: "refused"})
@@ -180,7 +182,7 @@ func TestEnqueueMany(t *testing.T) {
 	if n := count(t, pool, "SELECT count(*) FROM fencepost.jobs"); n != 100_000 {
 		t.Errorf("%d jobs after a failed enqueue, want 100000", n)
 	}
-	if n := pool.Stat().AcquiredConns(); n != 0 {
+	if n := producers.Stat().AcquiredConns(); n != 0 {
 		t.Errorf("%d connections not given back", n)
 	}
 	if ids, err := client.Enqueue(t.Context()); ids != nil || err != nil {
@@ -191,8 +193,10 @@ func TestEnqueueMany(t *testing.T) {
 // A job is visible exactly if the transaction it was enqueued in committed.
 func TestEnqueueInTransactions(t *testing.T) {
 	t.Parallel()
-	dsn, pool := database(t)
-	client := newClient(t, pool, fencepost.Config{})
+	_, pool := database(t)
+	producers := as(t, pool, producerRole)
+	dsn := producers.Config().ConnString()
+	client := newClient(t, producers, fencepost.Config{})
 	ctx := t.Context()
 	many := make([]fencepost.NewJob, 1500) // more than one statement
 
@@ -209,7 +213,7 @@ func TestEnqueueInTransactions(t *testing.T) {
 	for _, commit := range []bool{true, false} {
 		kind := map[bool]string{true: "committed", false: "rolled back"}[commit]
 
-		tx, err := pool.Begin(ctx)
+		tx, err := producers.Begin(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,8 +81,9 @@ func TestTwoInstallsShareNothing(t *testing.T) {
 func TestMoreColumnsDoNoHarm(t *testing.T) {
 	t.Parallel()
 	_, pool := database(t)
-	for _, table := range []string{"jobs", "finished", "queues"} {
-		if _, err := pool.Exec(t.Context(), "ALTER TABLE fencepost."+table+" ADD COLUMN later text NOT NULL DEFAULT 'x'"); err != nil {
+	owner := admin(t, pool)
+	for _, table := range []string{"jobs", "finished", "queues", "workers"} {
+		if _, err := owner.Exec(t.Context(), "ALTER TABLE fencepost."+table+" ADD COLUMN later text NOT NULL DEFAULT 'x'"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,7 +29,7 @@ func TestDoneJobsGoWhenTheirTimeIsUp(t *testing.T) {
 func TestWhatCannotBeDeletedHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	_, pool := database(t)
-	if _, err := pool.Exec(t.Context(), `
+	if _, err := admin(t, pool).Exec(t.Context(), `
 		INSERT INTO fencepost.finished (id, fence, run_at, created_at, keep_until, attempts, max_attempts, snoozes, priority, status, queue, kind, payload)
 			SELECT 1, 1, now(), now(), now(), 1, 1, 0, 0, 'done', 'default', 'old', '{}';
 		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'this table is an archive'; END $$;

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,14 +46,64 @@ func migrate(ctx context.Context, dsn string) error {
 	if _, err := migrations.Up(ctx, conn, fencepost.DefaultSchema); err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, "ALTER TABLE fencepost.jobs ALTER COLUMN id RESTART WITH 4294967297")
+	if _, err := conn.Exec(ctx, "ALTER TABLE fencepost.jobs ALTER COLUMN id RESTART WITH 4294967297"); err != nil {
+		return err
+	}
+	if err := pgtest.Roles(ctx, dsn, workerRole, producerRole, monitorRole); err != nil {
+		return err
+	}
+	if err := migrations.Grant(ctx, conn, fencepost.DefaultSchema, roles); err != nil {
+		return err
+	}
+	// A worker's own tables.
+	_, err = conn.Exec(ctx, "GRANT CREATE ON SCHEMA public TO "+workerRole)
 	return err
 }
 
+// Nobody in these tests has more rights than "fencepost migrate grants" gives,
+// but for who asks for admin.
+const (
+	workerRole   = "fencepost_test_worker"
+	producerRole = "fencepost_test_producer"
+	monitorRole  = "fencepost_test_monitor"
+)
+
+var roles = migrations.Roles{Workers: []string{workerRole}, Producers: []string{producerRole}, Monitors: []string{monitorRole}}
+
+// database makes a database and returns it as a worker sees it. The worker may
+// make tables of its own in schema public, but may not touch Fencepost's
+// schema, only the rows in it: for that and for what only a superuser may, such
+// as ending sessions of other roles, a test takes admin's pool.
 func database(t testing.TB) (dsn string, pool *pgxpool.Pool) {
 	t.Helper()
-	dsn = pgtest.New(t, "fencepost root", migrate)
+	dsn = pgtest.As(t, pgtest.New(t, "fencepost root "+ddl(t), migrate), workerRole)
 	return dsn, pgtest.Pool(t, dsn)
+}
+
+// admin returns a pool of the server's owner on the same database.
+func admin(t testing.TB, pool *pgxpool.Pool) *pgxpool.Pool {
+	t.Helper()
+	return pgtest.Pool(t, pgtest.Admin(t, pool.Config().ConnString()))
+}
+
+// as returns a pool of another role on the same database.
+func as(t testing.TB, pool *pgxpool.Pool, role string) *pgxpool.Pool {
+	t.Helper()
+	return pgtest.Pool(t, pgtest.As(t, pgtest.Admin(t, pool.Config().ConnString()), role))
+}
+
+// ddl is everything that a template depends on.
+func ddl(t testing.TB) string {
+	t.Helper()
+	var text strings.Builder
+	if err := migrations.Print(&text, fencepost.DefaultSchema, 0, migrations.Latest); err != nil {
+		t.Fatal(err)
+	}
+	grants, err := migrations.Grants(fencepost.DefaultSchema, roles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text.String() + grants
 }
 
 // newClient returns a client that logs to the test.

@@ -2,22 +2,9 @@ package migrations
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-)
-
-const (
-	// A migration waits this long for another one to end.
-	lockWait = "60s"
-	// DDL waits this long for a table lock. While it waits, everybody else
-	// queues up behind it, so it gives up soon and comes back.
-	ddlWait     = "1s"
-	ddlAttempts = 30
-	ddlPause    = time.Second
 )
 
 // The bookkeeping table, created under the migration lock by whoever comes
@@ -30,17 +17,13 @@ const sqlCreateTable = `CREATE TABLE {{schema}}.schema_migrations (
     applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 )`
 
-// One migrator at a time and schema. A transaction-level lock needs no session
-// of its own, so it is safe behind a pooler and gone with the transaction.
-const sqlLock = `SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('fencepost migrate ' || $1::text, 0))`
-
 // Up brings the schema, which it creates if missing, to the newest version
 // that this code knows, and returns what it applied. On a schema that is up to
 // date it takes no lock and needs no right but to read the version.
 //
-// It is safe to call from many processes at once. When a table lock cannot be
-// had within a second it steps back for a second and tries again, for about a
-// minute in all.
+// It is safe to call from many processes at once, also while others work. When
+// a table lock cannot be had within 300 ms it steps back for a second and tries
+// again, for about a minute in all; the error then names who holds it.
 func Up(ctx context.Context, conn *pgx.Conn, schema string) ([]Migration, error) {
 	if err := checkSchema(schema); err != nil {
 		return nil, fmt.Errorf("migrate up: %w", err)
@@ -64,8 +47,8 @@ func Up(ctx context.Context, conn *pgx.Conn, schema string) ([]Migration, error)
 }
 
 // Down reverts the schema to the given version; 0 removes everything but the
-// schema itself. Jobs are lost with their tables: it is meant for development.
-// It returns what it reverted, newest first.
+// schema itself, and jobs are lost with their tables. It returns what it
+// reverted, newest first.
 func Down(ctx context.Context, conn *pgx.Conn, schema string, to int) ([]Migration, error) {
 	if err := checkSchema(schema); err != nil {
 		return nil, fmt.Errorf("migrate down: %w", err)
@@ -106,42 +89,14 @@ func step(ctx context.Context, conn *pgx.Conn, schema string, do func(tx pgx.Tx,
 			return false, nil
 		}
 	}
-	// Whatever the role's default is: the version must be read as it is after
-	// the wait for the lock, not as it was before.
-	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
-	for attempt := 1; ; attempt++ {
-		locked := false
-		err := pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockWait+"'"); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, sqlLock, schema); err != nil {
-				return fmt.Errorf("waiting for another migration to end: %w", err)
-			}
-			locked = true
-			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+ddlWait+"'"); err != nil {
-				return err
-			}
-			current, err := version(ctx, tx, schema)
-			if err != nil {
-				return err
-			}
-			did, err = do(tx, current)
-			return err
-		})
+	err = locked(ctx, conn, schema, func(tx pgx.Tx) error {
+		current, err := version(ctx, tx, schema)
 		if err == nil {
-			return did, nil
+			did, err = do(tx, current)
 		}
-		var server *pgconn.PgError
-		if !locked || !errors.As(err, &server) || server.Code != "55P03" || attempt == ddlAttempts {
-			return false, err
-		}
-		select {
-		case <-ctx.Done():
-			return false, fmt.Errorf("%w, after: %w", context.Cause(ctx), err)
-		case <-time.After(ddlPause):
-		}
-	}
+		return err
+	})
+	return did && err == nil, err
 }
 
 func (m Migration) apply(ctx context.Context, tx pgx.Tx, schema string) error {

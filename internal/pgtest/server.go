@@ -122,7 +122,7 @@ func (s *sharedServer) stop() error {
 // with pgx's exec mode where one is asked for.
 func withDatabase(dsn, database string) (string, error) {
 	mode := os.Getenv("FENCEPOST_EXEC_MODE")
-	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
+	if !isURL(dsn) {
 		// Keywords and values; of two equal keywords the last one counts.
 		dsn += " dbname=" + database
 		if mode != "" {
@@ -142,4 +142,8 @@ func withDatabase(dsn, database string) (string, error) {
 	}
 	u.RawQuery = q.Encode()
 	return u.String(), nil
+}
+
+func isURL(dsn string) bool {
+	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
