@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,7 +29,10 @@ type Client struct {
 	// start, so that a process does not mistake its former life's jobs for its
 	// own.
 	workerID string
-	// completed are claims that a handler has ended in its own transaction.
+	// completed are claims that a handler has ended in its own transaction, which
+	// may have been rolled back. They tell a job that its handler has ended in a
+	// queue that keeps none from one that was taken from us: neither has left a
+	// trace.
 	completed leaseSet
 
 	mu       sync.Mutex
@@ -98,54 +100,28 @@ const (
 // Info is a job as an operator sees it, live or ended.
 type Info = claim.Info
 
-// Filter selects jobs for List; its zero value selects the newest 100.
+// Filter selects jobs for List, IDs and Count; its zero value selects all, of
+// which List and IDs return 100.
 type Filter = claim.Filter
 
 // Get returns a job, live or ended, or ErrNotFound.
 func (c *Client) Get(ctx context.Context, id int64) (Info, error) {
-	var info Info
-	err := c.onPool(ctx, func(db poolDB) (err error) {
-		info, err = c.table.Get(ctx, db, id)
-		return err
-	})
-	return info, err
+	return fromPool(ctx, c, func(db poolDB) (Info, error) { return c.table.Get(ctx, db, id) })
 }
 
 // List returns the jobs that match, newest first.
 func (c *Client) List(ctx context.Context, f Filter) ([]Info, error) {
-	var list []Info
-	err := c.onPool(ctx, func(db poolDB) (err error) {
-		list, err = c.table.List(ctx, db, f)
-		return err
-	})
-	return list, err
+	return fromPool(ctx, c, func(db poolDB) ([]Info, error) { return c.table.List(ctx, db, f) })
 }
 
-// sqlSetKeep stores a setting of a queue.
-const sqlSetKeep = `
-INSERT INTO {{schema}}.queues (name, keep) VALUES ($1::text, $2::bigint * interval '1 microsecond')
-ON CONFLICT (name) DO UPDATE SET keep = excluded.keep`
+// IDs returns the ids of the jobs that match and are above the given one, in
+// ascending order, up to Limit: to go through all of them, ask again with the
+// last one until there are none.
+func (c *Client) IDs(ctx context.Context, f Filter, after int64) ([]int64, error) {
+	return fromPool(ctx, c, func(db poolDB) ([]int64, error) { return c.table.IDs(ctx, db, f, after) })
+}
 
-// maxKeep is what the table allows.
-const maxKeep = 100 * 365 * 24 * time.Hour
-
-// SetKeep sets, for all processes, how long done jobs of a queue stay to be
-// looked at: 24 h unless set, at most 100 years. With 0 they are deleted in the
-// statement that ends them. It applies to jobs that end from now on; dead ones
-// stay 30 days, cancelled ones 24 h.
-func (c *Client) SetKeep(ctx context.Context, queue string, keep time.Duration) error {
-	if err := checkName(queue); err != nil {
-		return fmt.Errorf("set keep: queue %q: name %w", queue, err)
-	}
-	if keep < 0 || keep > maxKeep {
-		return fmt.Errorf("set keep of queue %q: %v: must be between 0 and 100 years", queue, keep)
-	}
-	err := c.onPool(ctx, func(db poolDB) error {
-		_, err := db.Exec(ctx, inSchema(sqlSetKeep, c.config.Schema), queue, keep.Microseconds())
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("set keep of queue %q: %w", queue, err)
-	}
-	return nil
+// Count returns how many jobs match, whatever the Limit. It reads them all.
+func (c *Client) Count(ctx context.Context, f Filter) (int64, error) {
+	return fromPool(ctx, c, func(db poolDB) (int64, error) { return c.table.Count(ctx, db, f) })
 }

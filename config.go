@@ -90,6 +90,9 @@ type Observer struct {
 	// Refused is called when the outcome of a claim came too late: the job was
 	// under another fence by then, and nothing was changed.
 	Refused func(jobID, fence int64)
+	// Cancelled is called when an operator has cancelled a job that was running
+	// here.
+	Cancelled func(jobID, fence int64)
 	// Hearing is called when this process begins to hear notifications, and
 	// with false when it does not hear them any more and polls every second.
 	Hearing func(bool)
@@ -157,6 +160,9 @@ func (c Config) resolve() (Config, error) {
 	}
 	if c.Observer.Refused == nil {
 		c.Observer.Refused = func(int64, int64) {}
+	}
+	if c.Observer.Cancelled == nil {
+		c.Observer.Cancelled = func(int64, int64) {}
 	}
 	if c.Observer.Hearing == nil {
 		c.Observer.Hearing = func(bool) {}

@@ -26,9 +26,9 @@ var (
 	// primary. Nothing was changed.
 	ErrReadOnly = claim.ErrReadOnly
 
-	// ErrInvalid means that a job was refused before any SQL. The message says
-	// which job and what about it.
-	ErrInvalid = errors.New("invalid job")
+	// ErrInvalid means that a job, or another argument, was refused before any
+	// SQL. The message says which and what about it.
+	ErrInvalid = errors.New("invalid")
 
 	// ErrSchema means that the tables do not fit this program. The message
 	// says which command to run.
@@ -41,6 +41,10 @@ var (
 	// ErrStopping is the cause of a handler's context when Run is stopping and
 	// the time for draining is over.
 	ErrStopping = dispatcher.ErrStopping
+
+	// ErrCancelled is the cause of a handler's context when an operator has
+	// cancelled the job, with Client.Cancel or "fencepost cancel".
+	ErrCancelled = dispatcher.ErrCancelled
 
 	// ErrStuck means that Run returned although handlers were still running:
 	// they ignored the end of their context. Their jobs have been handed back

@@ -44,6 +44,15 @@ func (c *Client) onPool(ctx context.Context, do func(poolDB) error) error {
 	return nil
 }
 
+// fromPool is onPool for what has an answer.
+func fromPool[T any](ctx context.Context, c *Client, ask func(poolDB) (T, error)) (answer T, err error) {
+	err = c.onPool(ctx, func(db poolDB) (err error) {
+		answer, err = ask(db)
+		return err
+	})
+	return answer, err
+}
+
 // metPooler is called when it is found that a pooler sits between.
 func (c *Client) metPooler(ctx context.Context) {
 	if c.unprepared.CompareAndSwap(false, true) {
@@ -81,13 +90,6 @@ func (p poolDB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 		args = withoutName(args)
 	}
 	return p.pool.QueryRow(ctx, sql, args...)
-}
-
-func (p poolDB) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if p.unprepared {
-		args = withoutName(args)
-	}
-	return p.pool.Exec(ctx, sql, args...)
 }
 
 func (p poolDB) Begin(ctx context.Context) (pgx.Tx, error) {

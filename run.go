@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -102,6 +103,7 @@ type running struct {
 	listener   *notify.Listener
 	clock      poller.Clock
 	queues     []string
+	hearing    atomic.Bool
 	// noReapUntil keeps this process from ending leases that may only seem to
 	// be over. Only the poller's goroutine reads and writes it.
 	noReapUntil time.Time
@@ -143,8 +145,10 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		},
 		Channel:   c.config.Schema,
 		Bell:      r.heard,
+		Recall:    r.recalled,
 		Connected: r.look,
 		Hearing: func(hearing bool, _ error) {
+			r.hearing.Store(hearing)
 			r.poller.SetHearing(hearing)
 			c.config.Observer.Hearing(hearing)
 		},
@@ -152,17 +156,18 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		Logger: c.config.Logger,
 	})
 	r.dispatcher = dispatcher.New(dispatcher.Config{
-		Store:    r.store,
-		Queues:   r.slots(),
-		Handle:   c.handle,
-		Timeout:  c.timeout,
-		Delay:    c.config.RetryDelay,
-		Lease:    c.config.Lease,
-		SoftStop: c.config.SoftStop,
-		HardStop: c.config.HardStop,
-		Short:    r.poller.Arm,
-		Refused:  func(l claim.Lease, _ claim.Verb) { c.config.Observer.Refused(l.ID, l.Fence) },
-		Logger:   c.config.Logger,
+		Store:     r.store,
+		Queues:    r.slots(),
+		Handle:    c.handle,
+		Timeout:   c.timeout,
+		Delay:     c.config.RetryDelay,
+		Lease:     c.config.Lease,
+		SoftStop:  c.config.SoftStop,
+		HardStop:  c.config.HardStop,
+		Short:     r.poller.Arm,
+		Refused:   func(l claim.Lease, _ claim.Verb) { c.config.Observer.Refused(l.ID, l.Fence) },
+		Cancelled: func(l claim.Lease) { c.config.Observer.Cancelled(l.ID, l.Fence) },
+		Logger:    c.config.Logger,
 	})
 	c.dispatcher.Store(r.dispatcher)
 	if c.hurry.Load() { // since before
@@ -187,10 +192,11 @@ func (r *running) close() {
 	r.store.keeper.close()
 }
 
-// look makes every queue be looked at: at the start, and whenever we begin to
-// listen, since whatever was rung before was not heard.
+// look makes every queue and every job in hand be looked at: at the start, and
+// whenever we begin to listen, since whatever was rung before was not heard.
 func (r *running) look() {
 	r.dispatcher.WakeAll()
+	r.dispatcher.Recall()
 	r.poller.TickNow()
 }
 
@@ -211,11 +217,21 @@ func (r *running) heard(b notify.Bell) {
 	}
 }
 
+// recalled is called for each recall, also for those of other workers.
+func (r *running) recalled(worker string) {
+	if worker == r.client.workerID {
+		r.dispatcher.Recall()
+	}
+}
+
 // tick is the one statement of the poller. A stop does not cancel it: that
 // would cost the connection over which the last outcomes are to be stored.
 func (r *running) tick(ctx context.Context) (poller.Look, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	defer cancel()
+	if !r.hearing.Load() {
+		r.dispatcher.Recall() // there may have been one
+	}
 	c := r.client
 	request := claim.TickRequest{
 		Queues: r.queues,

@@ -3,6 +3,7 @@ package fencepost
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,20 +55,15 @@ func (s *store) finish(ctx context.Context, outcomes []claim.Outcome) (results [
 			s.sayRejected(ctx, err)
 			err = nil
 		}
-		for i := 0; i < len(outcomes) && err == nil; i++ {
-			if results[i] == claim.Lost {
-				var gone bool
-				if gone, err = s.gone(ctx, conn, outcomes[i].Lease); gone {
-					results[i] = claim.Stored
-				}
-			}
-		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	for i, o := range outcomes {
+		if results[i] == claim.Gone && s.client.completed.has(o.Lease) {
+			results[i] = claim.Stored
+		}
 		if results[i] != claim.Busy {
 			s.client.completed.remove(o.Lease)
 		}
@@ -84,21 +80,6 @@ func (s *store) sayRejected(ctx context.Context, err error) {
 	}
 }
 
-// gone tells a job that its handler has ended in a transaction of its own, in
-// a queue that keeps none, from one that was taken from us: the first has left
-// no trace at all. If that transaction was rolled back, the job is still to be
-// found.
-func (s *store) gone(ctx context.Context, conn *pgx.Conn, l claim.Lease) (bool, error) {
-	if !s.client.completed.has(l) {
-		return false, nil
-	}
-	_, err := s.client.table.Get(ctx, conn, l.ID)
-	if errors.Is(err, claim.ErrNotFound) {
-		return true, nil
-	}
-	return false, err
-}
-
 func (s *store) claim(ctx context.Context, want dispatcher.Want) (claimed claim.Claimed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -110,31 +91,31 @@ func (s *store) claim(ctx context.Context, want dispatcher.Want) (claimed claim.
 	return claimed, err
 }
 
-func (s *store) Extend(ctx context.Context, leases []claim.Lease) (lost []claim.Lease, err error) {
+func (s *store) Extend(ctx context.Context, leases []claim.Lease) (lost []claim.Loss, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	err = s.keeper.use(ctx, func(conn *pgx.Conn) (err error) {
 		lost, err = s.client.table.Extend(ctx, conn, leases, s.client.config.Lease)
-		if err == nil {
-			lost, err = s.taken(ctx, conn, lost)
-		}
 		return err
 	})
-	return lost, err
+	return s.taken(lost), err
+}
+
+func (s *store) Check(ctx context.Context, leases []claim.Lease) (lost []claim.Loss, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	err = s.keeper.use(ctx, func(conn *pgx.Conn) (err error) {
+		lost, err = s.client.table.Check(ctx, conn, leases)
+		return err
+	})
+	return s.taken(lost), err
 }
 
 // taken leaves out the leases of jobs that are gone because they are done.
-func (s *store) taken(ctx context.Context, conn *pgx.Conn, lost []claim.Lease) (taken []claim.Lease, err error) {
-	for _, l := range lost {
-		gone, err := s.gone(ctx, conn, l)
-		if err != nil {
-			return nil, err
-		}
-		if !gone {
-			taken = append(taken, l)
-		}
-	}
-	return taken, nil
+func (s *store) taken(lost []claim.Loss) []claim.Loss {
+	return slices.DeleteFunc(lost, func(l claim.Loss) bool {
+		return l.Reason == claim.ReasonGone && s.client.completed.has(l.Lease)
+	})
 }
 
 func (s *store) Rest() { s.keeper.close() }

@@ -15,6 +15,12 @@ import (
 // one that is claimed first.
 const sqlPriorities = `(VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)`
 
+// sqlUnpaused lets nothing through while queue $1 is paused. It refers to no
+// row, so it is asked once, by the queue's key, before any job is looked at.
+// Since the claim itself asks, a pause holds everywhere from its commit on,
+// whoever was told of it.
+const sqlUnpaused = `(SELECT q.paused_at FROM {{schema}}.queues AS q WHERE q.name = $1::text) IS NULL`
+
 // sqlClaim takes up to $3 due jobs of queue $1, in order of priority, run_at
 // and id, for worker $5 and a lease of $4 microseconds.
 const sqlClaim = `
@@ -49,6 +55,7 @@ WHERE j.id = ANY (ARRAY(
             -- NO KEY: a foreign key to the job does not stand in the way.
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS c
+        WHERE ` + sqlUnpaused + `
         LIMIT $3::bigint))
   -- The state again, of the row itself: this is what makes two claims of one
   -- job impossible, whatever was chosen above. Not "= 'ready'": on a table that
@@ -60,6 +67,7 @@ RETURNING j.id, j.fence, j.queue, j.kind, j.priority, j.payload, j.progress, j.r
 // that is left is due: 0 if it was due when this transaction began, which the
 // claim before it in the same transaction would have taken unless somebody
 // held it. One that came due since is not held, but due in the smallest time.
+// In a paused queue nothing will be due.
 const sqlNext = `
 SELECT CASE WHEN min(n.run_at) <= now() THEN 0
             WHEN min(n.run_at) > now() -- and not ELSE: there may be none
@@ -72,7 +80,8 @@ CROSS JOIN LATERAL (
       AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
     ORDER BY r.run_at, r.id
     LIMIT 1
-) AS n`
+) AS n
+WHERE ` + sqlUnpaused
 
 // Claim takes due jobs for the given worker, in one commit. No job is in two
 // claims unless its lease ran out in between. The rows are the caller's once

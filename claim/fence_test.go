@@ -20,7 +20,7 @@ func lateWrites() map[string]func(*bench, claim.Lease) error {
 	writes := map[string]func(*bench, claim.Lease) error{
 		"extend": func(b *bench, l claim.Lease) error {
 			lost, err := b.Extend(b.ctx, b.conn, []claim.Lease{l}, time.Hour)
-			if err == nil && len(lost) == 1 && lost[0] == l {
+			if err == nil && len(lost) == 1 && lost[0].Lease == l {
 				err = claim.ErrLeaseLost
 			}
 			return err
@@ -192,7 +192,7 @@ func TestOneJobUnderTwoFencesInOneCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(lost) != 1 || lost[0] != old.Lease() {
+	if len(lost) != 1 || lost[0].Lease != old.Lease() {
 		t.Errorf("lost %v, want the old claim %v", lost, old.Lease())
 	}
 	expect(b, true, "SELECT lease_until > clock_timestamp() + interval '59 minutes' FROM {{schema}}.jobs")

@@ -78,11 +78,16 @@ SELECT CASE
            -- the whole table.
            WHEN (SELECT true FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence LIMIT 1) THEN 'stored'
            WHEN (SELECT true FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence) THEN 'busy'
+           WHEN ` + sqlGone + ` THEN 'gone'
            ELSE 'lost'
        END,
        (SELECT count(*) FROM rung) -- or the bells would not be rung
 FROM o LEFT JOIN d ON d.n = o.n
 ORDER BY o.n`
+
+// sqlGone says that the job of the claim o has left no trace.
+const sqlGone = `(SELECT true FROM {{schema}}.jobs AS j WHERE j.id = o.id) IS NULL
+                AND (SELECT true FROM {{schema}}.finished AS f WHERE f.id = o.id LIMIT 1) IS NULL`
 
 // sqlKeep moves the rows of the CTE "gone" to finished, each for as long as
 // its queue and its outcome say.
@@ -102,8 +107,8 @@ const sqlKeep = `
 //
 // It may be called again with the same outcomes after an error. What was
 // stored the first time is then found in finished and reported as stored; a
-// claim that went back to ready, or a done job of a queue that keeps none, has
-// left no trace and is reported as lost.
+// claim that went back to ready is reported as lost, a done job of a queue that
+// keeps none as gone.
 //
 // If the database refuses a value, the rest is stored without it: the results
 // are valid, that outcome is Busy, and the error wraps ErrRejected.
@@ -162,6 +167,8 @@ func scanResult(row pgx.CollectableRow) (Result, error) {
 		return Stored, nil
 	case "busy":
 		return Busy, nil
+	case "gone":
+		return Gone, nil
 	}
 	return Lost, nil
 }

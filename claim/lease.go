@@ -32,32 +32,62 @@ WITH o AS MATERIALIZED (
       AND j.status <> 'ready'
     RETURNING j.id, j.fence
 )
-SELECT o.id, o.fence
+SELECT o.id, o.fence, ` + sqlReason + `
 FROM o
--- With the fence: one process may hold a job under a new fence while it still
--- asks for the old one.
-WHERE NOT EXISTS (SELECT FROM moved AS m WHERE m.id = o.id AND m.fence = o.fence)
-  -- As scalars, not NOT EXISTS, which the planner may turn into one hash of
-  -- the whole table.
-  AND (SELECT true FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence AND j.status <> 'ready') IS NULL
+WHERE ` + sqlLost + `
+  -- With the fence: one process may hold a job under a new fence while it still
+  -- asks for the old one.
+  AND NOT EXISTS (SELECT FROM moved AS m WHERE m.id = o.id AND m.fence = o.fence)`
+
+// sqlLost says that the claim o is over and that its holder has not ended it.
+// As scalars, not NOT EXISTS, which the planner may turn into one hash of the
+// whole table.
+const sqlLost = `(SELECT true FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence AND j.status <> 'ready') IS NULL
   -- Ended under this very fence: the claim is over, but nobody took it away.
   AND (SELECT true FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence LIMIT 1) IS NULL`
 
+// sqlReason is why: nothing but the cancellation of a running job leaves it
+// cancelled under the next fence.
+const sqlReason = `CASE
+           WHEN (SELECT true FROM {{schema}}.finished AS f
+                 WHERE f.id = o.id AND f.fence = o.fence + 1 AND f.status = 'cancelled' LIMIT 1) THEN 'cancelled'
+           WHEN ` + sqlGone + ` THEN 'gone'
+           ELSE 'taken'
+       END`
+
+// sqlCheck returns those of the claims $1, $2 that are no longer the caller's.
+const sqlCheck = `
+SELECT o.id, o.fence, ` + sqlReason + `
+FROM unnest($1::bigint[], $2::bigint[]) AS o (id, fence)
+WHERE ` + sqlLost
+
 // Extend moves the end of each lease to the given time from now, and returns
-// those claims that are over because the job is under another fence, or gone.
-// A row that somebody holds at the moment is left for the next time.
-func (t *Table) Extend(ctx context.Context, db DB, leases []Lease, lease time.Duration) (lost []Lease, err error) {
+// those claims that are over without their holder's doing. A row that somebody
+// holds at the moment is left for the next time.
+func (t *Table) Extend(ctx context.Context, db DB, leases []Lease, lease time.Duration) ([]Loss, error) {
+	return t.losses(ctx, db, "extend", sqlExtend, leases, lease.Microseconds())
+}
+
+// Check returns what Extend would, and extends nothing.
+func (t *Table) Check(ctx context.Context, db DB, leases []Lease) ([]Loss, error) {
+	return t.losses(ctx, db, "check leases", sqlCheck, leases)
+}
+
+func (t *Table) losses(ctx context.Context, db DB, op, statement string, leases []Lease, args ...any) (lost []Loss, err error) {
 	ids, fences := make([]int64, len(leases)), make([]int64, len(leases))
 	for i, l := range leases {
 		ids[i], fences[i] = l.ID, l.Fence
 	}
 	b := inOneGo(t)
-	b.Queue(t.sql(sqlExtend), ids, fences, lease.Microseconds()).Query(func(rows pgx.Rows) (err error) {
-		lost, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Lease])
+	b.Queue(t.sql(statement), append([]any{ids, fences}, args...)...).Query(func(rows pgx.Rows) (err error) {
+		lost, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Loss, err error) {
+			err = row.Scan(&l.ID, &l.Fence, &l.Reason)
+			return l, err
+		})
 		return err
 	})
 	if err := db.SendBatch(ctx, b).Close(); err != nil {
-		return nil, classify("extend", err)
+		return nil, classify(op, err)
 	}
 	return lost, nil
 }

@@ -73,7 +73,7 @@ func TestEveryCallInEveryMode(t *testing.T) {
 					t.Fatal(err)
 				}
 				gone := claim.Lease{ID: 1, Fence: 1}
-				if lost, err := b.Extend(b.ctx, b.conn, []claim.Lease{row.Lease(), gone}, over); err != nil || !slices.Equal(lost, []claim.Lease{gone}) {
+				if lost, err := b.Extend(b.ctx, b.conn, []claim.Lease{row.Lease(), gone}, over); err != nil || !slices.Equal(lost, []claim.Loss{{Lease: gone, Reason: claim.ReasonGone}}) {
 					t.Errorf("extend: lost %v, %v", lost, err)
 				}
 				ticked := b.tick()

@@ -216,8 +216,8 @@ func TestExtendMovesOnlyWhatItNames(t *testing.T) {
 	named := []claim.Lease{rows[3].Lease(), rows[1].Lease()}
 	gone := claim.Lease{ID: 1, Fence: 1}
 	lost, err := b.Extend(b.ctx, b.conn, append(slices.Clone(named), gone), time.Hour)
-	if err != nil || !slices.Equal(lost, []claim.Lease{gone}) {
-		t.Errorf("lost %v, %v; want %v", lost, err, gone)
+	if want := []claim.Loss{{Lease: gone, Reason: claim.ReasonGone}}; err != nil || !slices.Equal(lost, want) {
+		t.Errorf("lost %v, %v; want %v", lost, err, want)
 	}
 	expect(b, int64(2), "SELECT count(*) FROM {{schema}}.jobs WHERE lease_until > clock_timestamp() + interval '59 minutes'")
 	expect(b, int64(2), "SELECT count(*) FROM {{schema}}.jobs WHERE lease_until > clock_timestamp() + interval '59 minutes' AND id = ANY ($1::bigint[])",

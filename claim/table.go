@@ -44,8 +44,11 @@ func names(schema string) *strings.Replacer {
 // statements lists every statement of the room, for In and for the test that
 // prepares each of them on every supported server.
 var statements = []string{
-	sqlSettings, sqlClaim, sqlNext, sqlFinish, sqlComplete, sqlExtend, sqlProgress, sqlTick, sqlTickByLeases, sqlPrune,
-	sqlRegister, sqlUnregister, sqlSweep, sqlGet, sqlList,
+	sqlSettings, sqlClaim, sqlNext, sqlFinish, sqlComplete, sqlExtend, sqlCheck, sqlProgress, sqlTick, sqlTickByLeases, sqlPrune,
+	sqlCancel, sqlRelease, sqlRetry, sqlDelete,
+	sqlSetKeep, sqlPause, sqlResume, sqlQueues,
+	sqlRegister, sqlUnregister, sqlSweep, sqlWorkers,
+	sqlGet, sqlList, sqlIDs, sqlCount,
 }
 
 // sqlSettings opens the transaction of every statement that moves a job, but

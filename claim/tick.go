@@ -102,7 +102,8 @@ const sqlReap = `l AS MATERIALIZED (
     SELECT pg_notify($4::text, $5::text)
 )
 SELECT q.name,
-       (extract(epoch FROM least(
+       -- Nothing is due in a paused queue, or it would be looked at all the time.
+       CASE WHEN (SELECT s.paused_at FROM {{schema}}.queues AS s WHERE s.name = q.name) IS NULL THEN (extract(epoch FROM least(
            (SELECT min(n.run_at)
             FROM ` + sqlPriorities + `
             CROSS JOIN LATERAL (
@@ -110,7 +111,7 @@ SELECT q.name,
                 WHERE r.queue = q.name AND r.priority = p.priority AND r.status = 'ready'
                   AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
                 ORDER BY r.run_at, r.id LIMIT 1) AS n),
-           (SELECT min(b.run_at) FROM back AS b WHERE b.queue = q.name)) - clock_timestamp()) * 1000000)::bigint,
+           (SELECT min(b.run_at) FROM back AS b WHERE b.queue = q.name)) - clock_timestamp()) * 1000000)::bigint END,
        (extract(epoch FROM (SELECT min(j.lease_until) FROM {{schema}}.jobs AS j
                             WHERE j.status = 'running' AND j.lease_until >= (SELECT clock_timestamp()))
                            - clock_timestamp()) * 1000000)::bigint,

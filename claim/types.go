@@ -84,7 +84,8 @@ type Outcome struct {
 type Result uint8
 
 const (
-	// Lost means that the job is under another fence or gone: nothing changed.
+	// Lost means that the job is under another fence, or has ended under one:
+	// nothing changed.
 	Lost Result = iota
 	// Stored means that this outcome, or an earlier one under the same fence,
 	// has ended the claim.
@@ -93,6 +94,9 @@ const (
 	// own open CompleteTx, or for a moment a claim that had chosen the job just
 	// before this one took it. Nothing changed; send it again.
 	Busy
+	// Gone means that there is no trace of the job, neither live nor ended:
+	// nothing changed. It was deleted, or it is done and its queue keeps none.
+	Gone
 )
 
 func (r Result) String() string {
@@ -101,7 +105,29 @@ func (r Result) String() string {
 		return "stored"
 	case Busy:
 		return "busy"
+	case Gone:
+		return "gone"
 	default:
 		return "lost"
 	}
 }
+
+// Loss is a claim that is over, and why.
+type Loss struct {
+	Lease
+	Reason Reason
+}
+
+// Reason is what has become of a claim that its holder has not ended.
+type Reason string
+
+const (
+	// ReasonTaken means that the job is under another fence: its lease ran
+	// out, or an operator released it.
+	ReasonTaken Reason = "taken"
+	// ReasonGone means that there is no trace of the job.
+	ReasonGone Reason = "gone"
+	// ReasonCancelled means that an operator has cancelled the job under this
+	// very claim.
+	ReasonCancelled Reason = "cancelled"
+)

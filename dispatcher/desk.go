@@ -112,7 +112,8 @@ func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) 
 		l.back = append(l.back, got.Rows[run:]...)
 		unused := run < min(len(got.Rows), want.Limit)
 		wasted = wasted || unused
-		if worked && !unused && s.looked(now, want.Limit, len(got.Rows)) && got.HasNext {
+		held := got.HasNext && got.Next <= 0
+		if worked && !unused && s.looked(now, want.Limit, len(got.Rows), held) && got.HasNext {
 			l.short = append(l.short, shortfall{want.Queue, got.Next})
 		}
 	}

@@ -86,26 +86,36 @@ var deskScripts = map[string]string{
 		land a1       => start 1
 		depart        => - next never
 	`,
-	"an empty claim after a wake-up is repeated once, 50 ms later": `
+	"an empty claim that has seen a due job in somebody's hands is repeated once, 50 ms later": `
 		wake a
 		depart        => want a2
-		land a0       =>
+		land a0+0s    => short a 0s
 		depart        => - next 50ms
 		after 49ms
 		depart        => - next 50ms
 		after 1ms
 		depart        => want a2
+		land a0+0s    => short a 0s
+		depart        => - next never
+		wake a
+		depart        => want a2
+		land a0+0s    => short a 0s
+		depart        => - next 100ms
+	`,
+	"any other empty claim is not": `
+		wake a
+		depart        => want a2
 		land a0       =>
 		depart        => - next never
 		wake a
 		depart        => want a2
-		land a0       =>
-		depart        => - next 100ms
+		land a0+1ms   => short a 1ms
+		depart        => - next never
 	`,
 	"a wake-up takes the place of the repetition": `
 		wake a
 		depart        => want a2
-		land a0       =>
+		land a0+0s    => short a 0s
 		after 10ms
 		wake a
 		depart        => want a2
@@ -227,8 +237,8 @@ var deskScripts = map[string]string{
 		depart        => out 1
 		land busy     =>
 		after 40ms
-		depart        => out 1 want b1
-		land busy/b0  =>
+		depart        => out 1
+		land busy     =>
 		after 80ms
 		depart        => out 1
 		land busy     =>

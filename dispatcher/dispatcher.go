@@ -19,6 +19,10 @@ var (
 	// timeout has ended.
 	ErrTimeout = errors.New("job timed out")
 
+	// ErrCancelled is the cause of a handler's context when an operator has
+	// cancelled the job.
+	ErrCancelled = errors.New("job was cancelled")
+
 	// ErrStuck is wrapped by the error of Run when something was left behind:
 	// handlers that went on in spite of their cancelled context, outcomes that
 	// could not be stored, a call of the Store that did not return.
@@ -34,13 +38,17 @@ type Store interface {
 	Exchange(ctx context.Context, trip Trip) Haul
 
 	// Extend gives each lease its full length again, counted from now, and
-	// returns those that are under another fence by now. It is called by one
-	// goroutine, one call at a time, at the same time as Exchange: it must not
-	// wait for a connection that Exchange or a handler may hold.
-	Extend(ctx context.Context, leases []claim.Lease) (lost []claim.Lease, err error)
+	// returns those that are no longer ours. It is called by one goroutine, one
+	// call at a time, at the same time as Exchange: it must not wait for a
+	// connection that Exchange or a handler may hold.
+	Extend(ctx context.Context, leases []claim.Lease) (lost []claim.Loss, err error)
 
-	// Rest says that no lease is in hand: what Extend has opened may be closed
-	// until it is called again. It is called by the goroutine of Extend.
+	// Check returns what Extend would, and extends nothing. It is called by the
+	// goroutine of Extend.
+	Check(ctx context.Context, leases []claim.Lease) (lost []claim.Loss, err error)
+
+	// Rest says that no lease is in hand: what Extend and Check have opened may
+	// be closed until the next call. It is called by the goroutine of Extend.
 	Rest()
 }
 
@@ -112,6 +120,9 @@ type Config struct {
 	// Refused is called when an outcome came too late: the job was under
 	// another fence, so nothing was changed. It must not block. May be nil.
 	Refused func(lease claim.Lease, verb claim.Verb)
+	// Cancelled is called when a job was cancelled by an operator while its
+	// handler ran. It must not block. May be nil.
+	Cancelled func(lease claim.Lease)
 
 	Logger *slog.Logger
 }
@@ -124,6 +135,8 @@ type Dispatcher struct {
 	// rung holds a flag for each queue: woken since the loop last looked. The
 	// map itself never changes.
 	rung map[string]*atomic.Bool
+	// recalled: some of the jobs in hand may be ours no longer.
+	recalled atomic.Bool
 	// poke has room for one: the loop has flags to look at.
 	poke chan struct{}
 
@@ -143,6 +156,9 @@ func New(cfg Config) *Dispatcher {
 	}
 	if cfg.Refused == nil {
 		cfg.Refused = func(claim.Lease, claim.Verb) {}
+	}
+	if cfg.Cancelled == nil {
+		cfg.Cancelled = func(claim.Lease) {}
 	}
 	d := &Dispatcher{
 		cfg:     cfg,
@@ -171,6 +187,14 @@ func (d *Dispatcher) WakeAll() {
 	for _, flag := range d.rung {
 		flag.Store(true)
 	}
+	d.nudge()
+}
+
+// Recall says that somebody may have taken or cancelled jobs in hand: all of
+// them are checked at once. It never blocks. Calls made before the check is
+// sent are one; one made later is followed by another check.
+func (d *Dispatcher) Recall() {
+	d.recalled.Store(true)
 	d.nudge()
 }
 

@@ -141,6 +141,16 @@ func (tb *table) steal(id int64) {
 	tb.jobs[id].row.Fence, tb.jobs[id].until = tb.fence, time.Now().Add(time.Hour)
 }
 
+// cancel is an operator's doing.
+func (tb *table) cancel(id int64) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	j := tb.jobs[id]
+	tb.fence++
+	j.row.Fence, j.until, j.ended = j.row.Fence+1, time.Time{}, claim.Cancelled
+	tb.end()
+}
+
 func (tb *table) verbs(id int64) (verbs []claim.Verb) {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
@@ -184,6 +194,7 @@ type store struct {
 	onFinish func(context.Context, []claim.Outcome) error
 	onClaim  func(context.Context, dispatcher.Want) error
 	onExtend func(context.Context, []claim.Lease) error
+	onCheck  func(context.Context, []claim.Lease) error
 	// afterClaim may change what a claim has brought.
 	afterClaim func(*claim.Claimed)
 
@@ -215,7 +226,7 @@ func (s *store) Exchange(ctx context.Context, trip dispatcher.Trip) (h dispatche
 	return h
 }
 
-func (s *store) Extend(ctx context.Context, leases []claim.Lease) (lost []claim.Lease, err error) {
+func (s *store) Extend(ctx context.Context, leases []claim.Lease) (lost []claim.Loss, err error) {
 	if s.onExtend != nil {
 		if err := s.onExtend(ctx, leases); err != nil {
 			return nil, err
@@ -226,11 +237,36 @@ func (s *store) Extend(ctx context.Context, leases []claim.Lease) (lost []claim.
 	for _, l := range leases {
 		if j := s.jobs[l.ID]; j.row.Fence == l.Fence && !j.until.IsZero() {
 			j.until = time.Now().Add(s.lease)
-		} else {
-			lost = append(lost, l)
 		}
 	}
-	return lost, nil
+	return s.over(leases), nil
+}
+
+func (s *store) Check(ctx context.Context, leases []claim.Lease) (lost []claim.Loss, err error) {
+	if s.onCheck != nil {
+		if err := s.onCheck(ctx, leases); err != nil {
+			return nil, err
+		}
+	}
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	return s.over(leases), nil
+}
+
+// over returns the claims that their holder has lost. The table is locked.
+func (tb *table) over(leases []claim.Lease) (lost []claim.Loss) {
+	for _, l := range leases {
+		j := tb.jobs[l.ID]
+		if j.row.Fence == l.Fence && !j.until.IsZero() {
+			continue
+		}
+		reason := claim.ReasonTaken
+		if j.ended == claim.Cancelled && j.row.Fence == l.Fence+1 {
+			reason = claim.ReasonCancelled
+		}
+		lost = append(lost, claim.Loss{Lease: l, Reason: reason})
+	}
+	return lost
 }
 
 func (s *store) Rest() {

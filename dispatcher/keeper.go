@@ -7,26 +7,38 @@ import (
 	"github.com/fencepost-go/fencepost/claim"
 )
 
-// extension is a call of Extend that is back; without leases it was a Rest.
-type extension struct {
-	leases, lost []claim.Lease
-	err          error
-	sent         time.Time // the extended leases began no earlier
+// order is what the keeper is to do: extend the leases, only check them, or,
+// without any, rest.
+type order struct {
+	leases []claim.Lease
+	check  bool
 }
 
-// keep makes one extension after the other until there are no more; an order
-// without leases is to rest. back has room for one, so that it ends even when
-// nobody waits for the last.
-func keep(ctx context.Context, store Store, most time.Duration, orders <-chan []claim.Lease, back chan<- extension) {
-	for leases := range orders {
-		e := extension{leases: leases, sent: time.Now()}
-		if len(leases) == 0 {
+// kept is an order that was carried out.
+type kept struct {
+	order
+	lost []claim.Loss
+	err  error
+	sent time.Time // the extended leases began no earlier
+}
+
+// keep carries out one order after the other until there are no more. back has
+// room for one, so that it ends even when nobody waits for the last.
+func keep(ctx context.Context, store Store, term time.Duration, orders <-chan order, back chan<- kept) {
+	for o := range orders {
+		k := kept{order: o, sent: time.Now()}
+		switch {
+		case len(o.leases) == 0:
 			store.Rest()
-		} else {
-			ctx, cancel := context.WithTimeout(ctx, most)
-			e.lost, e.err = store.Extend(ctx, leases)
+		case o.check:
+			ctx, cancel := context.WithTimeout(ctx, checkTime(term))
+			k.lost, k.err = store.Check(ctx, o.leases)
+			cancel()
+		default:
+			ctx, cancel := context.WithTimeout(ctx, extendTime(term))
+			k.lost, k.err = store.Extend(ctx, o.leases)
 			cancel()
 		}
-		back <- e
+		back <- k
 	}
 }

@@ -21,10 +21,11 @@ type held struct {
 	// stuckAt is when a handler that still runs is stuck; zero: never.
 	stuckAt time.Time
 
-	running bool // the handler has not returned
-	lapsed  bool // the lease has ended by our clock while it ran
-	stuck   bool
-	lost    bool // the database has said that the lease is another's
+	running   bool // the handler has not returned
+	lapsed    bool // the lease has ended by our clock while it ran
+	stuck     bool
+	lost      bool // the database has said that the lease is ours no longer
+	cancelled bool // lost, because an operator has cancelled the job
 }
 
 // extendable says that more of the lease is wanted. A lapsed one may still be
@@ -32,8 +33,8 @@ type held struct {
 // that the job is not kept from everybody for ever.
 func (h *held) extendable() bool { return !h.lost && !h.stuck }
 
-// leases knows every lease in hand, and decides when to extend and which are
-// over. It knows no goroutine, no clock and no I/O. Leases are timed by this
+// leases knows every lease in hand, and decides when to extend or check and which
+// are over. It knows no goroutine, no clock and no I/O. Leases are timed by this
 // process's own monotonic clock, whatever the database can tell.
 type leases struct {
 	term time.Duration
@@ -41,21 +42,33 @@ type leases struct {
 	look time.Time // nothing is to be done before; zero: never
 	pace pace      // after an extension that failed
 
-	away  time.Time // when the extension in flight was handed out; zero: none
-	awake bool      // extended since the last rest
+	recalled bool // a check is wanted of all that is in hand
+	checks   pace // after a check that failed
+
+	away  time.Time // when the order in flight was handed out; zero: none
+	awake bool      // extended or checked since the last rest
 }
 
 func newLeases(term time.Duration) *leases {
-	return &leases{term: term, held: make(map[claim.Lease]*held), pace: databasePace()}
+	return &leases{term: term, held: make(map[claim.Lease]*held), pace: databasePace(), checks: databasePace()}
 }
 
 // extendTime is how long an extension may take: what is not back after a third
 // of the lease leaves time for another try.
 func extendTime(term time.Duration) time.Duration { return min(term/3, 5*time.Second) }
 
+// checkTime is how long a check may take, which an extension may have to wait
+// for.
+func checkTime(term time.Duration) time.Duration { return extendTime(term) / 2 }
+
 func (l *leases) add(h *held) {
 	l.held[h.lease] = h
 	l.look = earliest(l.look, h.since.Add(l.term/3)) // nobody is stuck before
+}
+
+// recall wants a check of all leases that are in hand by now.
+func (l *leases) recall(now time.Time) {
+	l.recalled, l.look = true, now
 }
 
 // drop forgets a lease whose job the database has taken back.
@@ -63,23 +76,27 @@ func (l *leases) drop(lease claim.Lease) { delete(l.held, lease) }
 
 // duties is what is to be done about the leases, in this order.
 type duties struct {
-	lapsed []*held       // cancel these handlers: their leases may be over
-	stuck  []*held       // these ignore the end of their timeout
-	extend []claim.Lease // send this extension
-	rest   bool          // no lease is in hand any more
+	lapsed []*held // cancel these handlers: their leases may be over
+	stuck  []*held // these ignore the end of their timeout
+	order  *order  // send this to the keeper
 }
 
 // due returns what is to be done now. Each lease is extended when a third of
-// it is over, and those that are soon to be go along.
+// it is over, and those that are soon to be go along. A check waits for an
+// extension that is due, since it could hold that up for longer than the other
+// way round.
 func (l *leases) due(now time.Time) (d duties) {
-	if len(l.held) == 0 && l.awake && l.away.IsZero() {
-		l.awake, l.away, d.rest = false, now, true
+	if len(l.held) == 0 {
+		l.recalled = false
+		if l.awake && l.away.IsZero() {
+			l.awake, l.away, d.order = false, now, &order{}
+		}
 	}
 	if l.look.IsZero() || now.Before(l.look) {
 		return d
 	}
 	l.look = time.Time{}
-	var soon []claim.Lease
+	var all, soon []claim.Lease
 	var extendAt time.Time
 	for _, h := range l.held {
 		if h.running && !h.stuck && !h.stuckAt.IsZero() {
@@ -97,6 +114,9 @@ func (l *leases) due(now time.Time) (d duties) {
 				l.look = earliest(l.look, end)
 			}
 		}
+		if !h.lost && l.away.IsZero() {
+			all = append(all, h.lease)
+		}
 		if h.extendable() && l.away.IsZero() {
 			extendAt = earliest(extendAt, h.since.Add(l.term/3))
 			if !now.Before(h.since.Add(l.term / 6)) {
@@ -104,40 +124,63 @@ func (l *leases) due(now time.Time) (d duties) {
 			}
 		}
 	}
-	if extendAt.IsZero() {
+	if !l.away.IsZero() {
+		return d // its answer makes us look again
+	}
+	l.recalled = l.recalled && len(all) > 0
+	if !extendAt.IsZero() {
+		extendAt = latest(extendAt, l.pace.until)
+	}
+	switch {
+	case !extendAt.IsZero() && !now.Before(extendAt):
+		d.order = &order{leases: soon}
+	case l.recalled && l.checks.ready(now):
+		l.recalled = false
+		d.order = &order{leases: all, check: true}
+	}
+	if d.order != nil {
+		l.away, l.awake = now, true
 		return d
 	}
-	if extendAt = latest(extendAt, l.pace.until); now.Before(extendAt) {
-		l.look = earliest(l.look, extendAt)
-		return d
+	l.look = earliest(l.look, extendAt)
+	if l.recalled {
+		l.look = earliest(l.look, l.checks.until)
 	}
-	l.away, l.awake, d.extend = now, true, soon
 	return d
 }
 
-// extended takes the answer to an extension, or to a rest, which has no
-// leases. It returns the handlers to cancel.
-func (l *leases) extended(now, sent time.Time, asked, lost []claim.Lease, err error) (cancel []*held) {
-	l.away = time.Time{}
-	if err != nil {
+// answered takes the answer to an order. It returns the handlers to cancel.
+func (l *leases) answered(now time.Time, k kept) (cancel []*held) {
+	l.away, l.look = time.Time{}, now
+	switch {
+	case k.err != nil && k.check:
+		l.checks.failed(now)
+		l.recalled = true
+		return nil
+	case k.err != nil:
 		l.pace.failed(now)
-	} else {
+		return nil
+	case k.check:
+		l.checks.worked()
+	default:
 		l.pace.worked()
-		for _, lease := range asked {
+		for _, lease := range k.leases {
 			if h := l.held[lease]; h != nil {
-				h.since = sent
-			}
-		}
-		for _, lease := range lost {
-			if h := l.held[lease]; h != nil && !h.lost {
-				h.lost = true
-				if h.running && !h.lapsed {
-					cancel = append(cancel, h)
-				}
+				h.since = k.sent
 			}
 		}
 	}
-	l.look = now
+	for _, loss := range k.lost {
+		if h := l.held[loss.Lease]; h != nil && !h.lost {
+			h.lost = true
+			// Not one whose handler has returned: that its outcome comes too late
+			// is news.
+			h.cancelled = h.running && loss.Reason == claim.ReasonCancelled
+			if h.cancelled || h.running && !h.lapsed {
+				cancel = append(cancel, h)
+			}
+		}
+	}
 	return cancel
 }
 

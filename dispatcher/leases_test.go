@@ -21,7 +21,7 @@ import (
 //	end 1           the handler has returned
 //	drop 1          its outcome is stored
 //	at 4s           what is due then, and when to look again
-//	back            the extension is back; back lost 1, back !err
+//	back            the extension is back; back taken 1, back !err
 //	failing
 var leaseScripts = map[string]string{
 	"extended every third of the lease, counted from when the extension was sent": `
@@ -49,7 +49,7 @@ var leaseScripts = map[string]string{
 		add 1
 		at 0s     => next 4s
 		at 30s    => lapsed 1 extend 1
-		back lost 1 =>
+		back taken 1 =>
 		at 30s    =>
 	`,
 	"a lease runs out while an extension hangs": `
@@ -78,7 +78,7 @@ var leaseScripts = map[string]string{
 		add 1
 		add 2
 		at 4s     => extend 1 2 next 12s
-		back lost 2 => cancel 2
+		back taken 2 => cancel 2
 		at 4s     => next 8s
 		at 8s     => extend 1 next 16s
 		back      =>
@@ -88,7 +88,7 @@ var leaseScripts = map[string]string{
 		add 1
 		at 4s     => extend 1 next 12s
 		end 1
-		back lost 1 =>
+		back taken 1 =>
 		at 4s     =>
 	`,
 	"extended until the outcome is stored, not until the handler returns (B56)": `
@@ -201,14 +201,13 @@ type leaseScript struct {
 	leases *leases
 	begin  time.Time
 	now    time.Time
-	sent   time.Time
-	asked  []claim.Lease
+	sent   kept // without its answer
 }
 
 func newLeaseScript() *leaseScript {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &leaseScript{leases: newLeases(12 * time.Second), begin: begin, now: begin}
-	s.leases.pace.curve.Jitter = -1
+	s.leases.pace.curve.Jitter, s.leases.checks.curve.Jitter = -1, -1
 	return s
 }
 
@@ -229,6 +228,8 @@ func (s *leaseScript) do(line string) string {
 		s.leases.add(h)
 	case "end":
 		s.leases.held[lease].running = false
+	case "recall":
+		s.leases.recall(s.now)
 	case "drop":
 		s.leases.drop(lease)
 	case "failing":
@@ -241,14 +242,13 @@ func (s *leaseScript) do(line string) string {
 		s.now = s.begin.Add(d)
 		return s.due()
 	case "back":
-		var err error
-		var lost []claim.Lease
+		k := s.sent
 		if line == "back !err" {
-			err = errors.New("no")
+			k.err = errors.New("no")
 		} else if len(words) > 1 {
-			lost = []claim.Lease{lease}
+			k.lost = []claim.Loss{{Lease: lease, Reason: claim.Reason(words[1])}}
 		}
-		return ids("cancel", s.leases.extended(s.now, s.sent, s.asked, lost, err))
+		return ids("cancel", s.leases.answered(s.now, k))
 	default:
 		panic(line)
 	}
@@ -258,18 +258,20 @@ func (s *leaseScript) do(line string) string {
 func (s *leaseScript) due() string {
 	d := s.leases.due(s.now)
 	said := []string{ids("lapsed", d.lapsed), ids("stuck", d.stuck)}
-	if len(d.extend) > 0 {
-		var extend []*held
-		for _, l := range d.extend {
-			extend = append(extend, &held{lease: l})
+	if d.order != nil {
+		var named []*held
+		for _, l := range d.order.leases {
+			named = append(named, &held{lease: l})
 		}
-		said = append(said, ids("extend", extend))
-	}
-	if d.rest {
-		said = append(said, "rest")
-	}
-	if d.rest || len(d.extend) > 0 {
-		s.sent, s.asked = s.now, d.extend
+		switch {
+		case len(named) == 0:
+			said = append(said, "rest")
+		case d.order.check:
+			said = append(said, ids("check", named))
+		default:
+			said = append(said, ids("extend", named))
+		}
+		s.sent = kept{order: *d.order, sent: s.now}
 	}
 	if !s.leases.look.IsZero() {
 		if !s.leases.look.After(s.now) {

@@ -34,16 +34,17 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		gone:       make(chan struct{}),
 		trips:      make(chan Trip, 1),
 		returns:    make(chan returned, 1),
-		orders:     make(chan []claim.Lease, 1),
-		extensions: make(chan extension, 1),
+		orders:     make(chan order, 1),
+		answers:    make(chan kept, 1),
 		storing:    trouble{logger: d.cfg.Logger, bad: "outcomes cannot be stored; nothing is claimed until they can", good: "outcomes are stored again"},
 		claiming:   trouble{logger: d.cfg.Logger, bad: "claims do not work", good: "claims work again"},
 		extending:  trouble{logger: d.cfg.Logger, bad: "leases cannot be extended; nothing is claimed until they can", good: "leases are extended again"},
+		checking:   trouble{logger: d.cfg.Logger, bad: "jobs in hand cannot be checked after a recall", good: "jobs in hand are checked again"},
 	}
 	callers := make(chan struct{}, 2)
 	go func() { exchange(storeCtx, d.cfg.Store, l.trips, l.returns); callers <- struct{}{} }()
 	go func() {
-		keep(storeCtx, d.cfg.Store, extendTime(d.cfg.Lease), l.orders, l.extensions)
+		keep(storeCtx, d.cfg.Store, d.cfg.Lease, l.orders, l.answers)
 		callers <- struct{}{}
 	}()
 
@@ -70,16 +71,19 @@ type loop struct {
 	stop   stop
 	phase  phase
 	left   []int64 // jobs whose handlers were left behind
+	// recallNew: there was a recall while a trip was under way, which may bring
+	// jobs that it was meant for.
+	recallNew bool
 
-	handlers   sync.WaitGroup
-	reports    chan report
-	gone       chan struct{} // closed: nobody takes reports any more
-	trips      chan Trip     // to and from exchange; at most one is under way
-	returns    chan returned
-	orders     chan []claim.Lease // to and from keep; at most one is under way
-	extensions chan extension
+	handlers sync.WaitGroup
+	reports  chan report
+	gone     chan struct{} // closed: nobody takes reports any more
+	trips    chan Trip     // to and from exchange; at most one is under way
+	returns  chan returned
+	orders   chan order // to and from keep; at most one is under way
+	answers  chan kept
 
-	storing, claiming, extending trouble
+	storing, claiming, extending, checking trouble
 }
 
 func (l *loop) run(ctx context.Context) {
@@ -97,8 +101,8 @@ func (l *loop) run(ctx context.Context) {
 			l.ended(r)
 		case r := <-l.returns:
 			l.landed(r)
-		case e := <-l.extensions:
-			l.extended(e)
+		case k := <-l.answers:
+			l.kept(k)
 		case <-timer.C:
 		}
 		if done != nil && ctx.Err() != nil { // before anything more is claimed
@@ -135,8 +139,12 @@ func (l *loop) turn(now time.Time) (next time.Time, more bool) {
 	return next, !finished && l.phase < over
 }
 
-// hear takes over the wake-ups since it last did.
+// hear takes over the wake-ups and recalls since it last did.
 func (l *loop) hear() {
+	if l.recalled.Swap(false) {
+		l.leases.recall(time.Now())
+		l.recallNew = l.desk.away
+	}
 	for name, flag := range l.rung {
 		if flag.Swap(false) {
 			l.desk.byName[name].wake()
@@ -193,16 +201,26 @@ func (l *loop) tend(now time.Time) {
 		l.cfg.Logger.Error("handler is stuck: it goes on long after its timeout; its lease is let go",
 			"job", h.lease.ID, "kind", h.kind, "queue", h.slots.Name, "stuck", h.slots.stuck, "spares", h.slots.Spares)
 	}
-	if d.rest || len(d.extend) > 0 {
-		l.orders <- d.extend
+	if d.order != nil {
+		l.orders <- *d.order
 	}
 }
 
-func (l *loop) extended(e extension) {
-	if len(e.leases) > 0 {
-		l.extending.note(e.err)
+// kept takes the answer to an order to the keeper.
+func (l *loop) kept(k kept) {
+	switch {
+	case k.check:
+		l.checking.note(k.err)
+	case len(k.leases) > 0:
+		l.extending.note(k.err)
 	}
-	for _, h := range l.leases.extended(time.Now(), e.sent, e.leases, e.lost, e.err) {
+	for _, h := range l.leases.answered(time.Now(), k) {
+		if h.cancelled {
+			l.cfg.Logger.Info("job was cancelled by an operator; so is its handler", "job", h.lease.ID, "kind", h.kind)
+			h.cancel(ErrCancelled)
+			l.cfg.Cancelled(h.lease)
+			continue
+		}
 		l.cfg.Logger.Warn("lease was taken over; handler is cancelled", "job", h.lease.ID, "kind", h.kind)
 		h.cancel(claim.ErrLeaseLost)
 	}
@@ -233,12 +251,15 @@ func (l *loop) landed(r returned) {
 		l.claiming.note(r.haul.ClaimErr)
 	}
 	landing := l.desk.land(now, r.trip, r.haul, late)
-	for _, lease := range landing.settled {
-		l.leases.drop(lease)
-	}
 	for _, o := range landing.refused {
+		if h := l.leases.held[o.Lease]; h != nil && h.cancelled {
+			continue // as was to be expected
+		}
 		l.cfg.Logger.Warn("outcome came too late and was refused: the lease is lost", "job", o.ID, "fence", o.Fence, "outcome", o.Verb)
 		l.cfg.Refused(o.Lease, o.Verb)
+	}
+	for _, lease := range landing.settled {
+		l.leases.drop(lease)
 	}
 	for _, row := range landing.start {
 		l.start(now, r.sent, row)
@@ -252,6 +273,10 @@ func (l *loop) landed(r returned) {
 	}
 	for _, s := range landing.short {
 		l.cfg.Short(s.queue, s.next)
+	}
+	if l.recallNew {
+		l.recallNew = false
+		l.leases.recall(now)
 	}
 }
 

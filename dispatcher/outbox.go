@@ -10,8 +10,8 @@ import (
 // fits into the deadline of a statement.
 const mostOutcomes = 1000
 
-// outbox keeps outcomes until the database has answered each with Stored or
-// Lost. Sending one twice is harmless: the fence sees to that.
+// outbox keeps outcomes until the database has answered each with Stored, Lost
+// or Gone. Sending one twice is harmless: the fence sees to that.
 type outbox struct {
 	waiting []letter
 	sent    []letter // with the trip in flight, in its order
@@ -76,6 +76,10 @@ func (o *outbox) answered(now time.Time, results []claim.Result) (settled []clai
 			if !l.unsure || leavesTrace(l.Verb) {
 				refused = append(refused, l.Outcome)
 			}
+		case claim.Gone:
+			if !l.unsure { // or it may have been stored, in a queue that keeps no done jobs
+				refused = append(refused, l.Outcome)
+			}
 		}
 		settled = append(settled, l.Lease)
 	}
@@ -85,7 +89,7 @@ func (o *outbox) answered(now time.Time, results []claim.Result) (settled []clai
 }
 
 // leavesTrace reports whether the database can tell an outcome that it stored
-// already from one that is too late.
+// already from one that is too late, if it knows the job at all.
 func leavesTrace(v claim.Verb) bool {
 	return v == claim.Done || v == claim.Dead || v == claim.Cancelled
 }

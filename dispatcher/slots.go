@@ -2,8 +2,8 @@ package dispatcher
 
 import "time"
 
-// echo is how soon an empty claim after a wake-up is repeated, once: the job
-// that rang may have been in the hands of somebody who let go of it.
+// echo is how soon an empty claim after a wake-up is repeated, once, if the
+// claim has seen a due job in the hands of somebody, who may let go of it.
 const echo = 50 * time.Millisecond
 
 // slots decides for one queue when to claim and how much.
@@ -50,15 +50,16 @@ func (s *slots) took(rows int) {
 	s.busy += rows
 }
 
-// looked says that the claim of the given limit has worked and how many rows
-// it found, and reports whether it came back short: nothing more is due.
-func (s *slots) looked(now time.Time, limit, rows int) (short bool) {
+// looked says that the claim of the given limit has worked, how many rows it
+// found, and whether it has seen a due job that somebody holds. It reports
+// whether it came back short: nothing more is to be had now.
+func (s *slots) looked(now time.Time, limit, rows int, held bool) (short bool) {
 	if rows >= limit {
 		return false // there may be more
 	}
 	if !s.rang {
 		s.woken = false
-		if rows == 0 && !s.repeated {
+		if rows == 0 && held && !s.repeated {
 			s.repeat, s.repeated = now.Add(echo), true
 		}
 	}

@@ -68,6 +68,9 @@ func (d *Dispatcher) judge(row claim.Row, timeout time.Duration, err, cause erro
 	outcome := claim.Outcome{Lease: row.Lease(), Verb: claim.Done}
 	var own *verdict
 	switch {
+	case errors.Is(cause, ErrCancelled):
+		outcome.Verb = claim.Cancelled // it has been, whatever its handler says
+		return outcome
 	case err == nil:
 		return outcome
 	case errors.As(err, &own):

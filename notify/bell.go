@@ -17,6 +17,10 @@ type Bell struct {
 // mean anything.
 const bellVersion = "1"
 
+// recall begins a notification that is meant for one worker, by its id. To
+// programs of version 1 it is a bell that is none of theirs.
+const recall = "recall:"
+
 // ParseBell reads the payload of a notification: "1:due:queue", where due is
 // in microseconds since 1970, 0 if now, and the queue may contain colons.
 func ParseBell(payload string) (Bell, error) {

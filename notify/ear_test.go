@@ -30,6 +30,7 @@ type ear struct {
 	attempts chan time.Time
 	looks    chan struct{} // Connected was called
 	bells    chan Bell
+	recalls  chan string
 	changes  chan change
 	log      *logBuffer
 }
@@ -57,6 +58,7 @@ func newEar(t *testing.T, dsn string, proxy *faultproxy.Proxy, proof time.Durati
 		attempts: make(chan time.Time, 1000),
 		looks:    make(chan struct{}, 1000),
 		bells:    make(chan Bell, 1000),
+		recalls:  make(chan string, 1000),
 		changes:  make(chan change, 1000),
 		log:      new(logBuffer),
 	}
@@ -67,6 +69,7 @@ func newEar(t *testing.T, dsn string, proxy *faultproxy.Proxy, proof time.Durati
 		},
 		Channel:   "fence post",
 		Bell:      func(b Bell) { e.bells <- b },
+		Recall:    func(worker string) { e.recalls <- worker },
 		Connected: func() { e.looks <- struct{}{} },
 		Hearing:   func(hearing bool, cause error) { e.changes <- change{hearing, cause} },
 		Proof:     proof,

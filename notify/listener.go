@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,6 +28,9 @@ type Config struct {
 
 	// Bell takes each bell that is heard on Channel.
 	Bell func(Bell)
+	// Recall takes each recall that is heard on Channel: the id of a worker that
+	// is to look whether its jobs are still its own.
+	Recall func(worker string)
 	// Connected says that from now on bells are heard, if they are heard at
 	// all: look now for what was missed. It is called on every connection.
 	Connected func()
@@ -194,6 +198,10 @@ func (l *Listener) listening() {
 }
 
 func (l *Listener) bell(payload string) {
+	if worker, ok := strings.CutPrefix(payload, recall); ok {
+		l.config.Recall(worker)
+		return
+	}
 	bell, err := ParseBell(payload)
 	if err != nil {
 		l.config.Logger.Debug("a bell that is none of ours", "error", err)
