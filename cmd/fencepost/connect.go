@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost-go/fencepost"
@@ -69,10 +70,21 @@ func (a *app) withPool(ctx context.Context, do func(*pgxpool.Pool) error) error 
 		return cannotConnect(err)
 	}
 	if err := migrations.Check(ctx, pool, a.schema); err != nil {
-		return err
+		return explain(err)
 	}
-	return do(pool)
+	return explain(do(pool))
 }
+
+// explain adds to an error about a missing right where rights come from.
+func explain(err error) error {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == "42501" {
+		return fmt.Errorf("%w\n%s", err, rightsHelp)
+	}
+	return err
+}
+
+const rightsHelp = `this role of the database lacks a right: to look needs those of a monitor, to enqueue those of a producer, all else those of a worker; "fencepost migrate grants" gives them`
 
 // withClient is withPool for commands that need a client of the usual kind.
 func (a *app) withClient(ctx context.Context, do func(*fencepost.Client, *pgxpool.Pool) error) error {

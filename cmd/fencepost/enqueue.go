@@ -80,6 +80,8 @@ func (a *app) enqueueCommand() *cobra.Command {
 	flags.StringVar(&at, "at", "", "when it is due, as in 2030-01-01T09:00:00Z (default now)")
 	flags.DurationVar(&job.Delay, "delay", 0, "how long from now it is due, as in 90s or 1h30m")
 	flags.IntVar(&job.MaxAttempts, "max-attempts", 20, "after how many failed attempts it is dead")
+	a.completeArg(cmd, a.kinds)
+	a.completeFlag(cmd, "queue", a.queueNames)
 	return cmd
 }
 

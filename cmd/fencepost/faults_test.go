@@ -35,6 +35,17 @@ var onDatabase = []invocation{
 	{args: []string{"list"}},
 	{args: []string{"show", "1"}},
 	{args: []string{"work", "--exec", "true"}},
+	{args: []string{"retry", "9007199254740993"}},
+	{args: []string{"retry", "--all"}},
+	{args: []string{"cancel", "--all"}},
+	{args: []string{"cancel", "--all", "--dry-run"}},
+	{args: []string{"release", "--queue", "mail"}},
+	{args: []string{"queue", "pause", "mail"}},
+	{args: []string{"queue", "list"}},
+	{args: []string{"queue", "show", "mail"}},
+	{args: []string{"queue", "resume", "mail"}},
+	{args: []string{"worker", "list"}},
+	{args: []string{"delete", "--all"}},
 }
 
 // result is what Run did.
@@ -169,6 +180,19 @@ func TestBadFlags(t *testing.T) {
 		{"show", dsn},
 		{"list", "--json=" + dsn},
 		{"list", "--limit", dsn},
+		{"retry"},
+		{"cancel", "x"},
+		{"delete", "9223372036854775808"},
+		{"release", "1", "--all"},
+		{"delete", dsn},
+		{"delete", "--status", dsn},
+		{"queue"},
+		{"queue", "halt", "mail"},
+		{"queue", "pause"},
+		{"queue", "pause", "a", "b"},
+		{"queue", "list", "mail"},
+		{"worker"},
+		{"worker", "list", dsn},
 	} {
 		c := invocation{args: args}
 		mustFail(t, c, run(t, c, "DATABASE_URL="+dsn), exitUsage, "")
@@ -191,6 +215,7 @@ func TestBadSettings(t *testing.T) {
 		{"work", "--exec", "true", "--kind", ""},
 		{"work", "--exec", "true", "--kind", "a", "--kind", "a"},
 		{"work", "--exec", "true", "--queue", "=3"},
+		{"queue", "pause", strings.Repeat("x", 129)},
 	} {
 		c := invocation{args: args}
 		mustFail(t, c, run(t, c, "DATABASE_URL="+dsn), exitUsage, "")
@@ -204,6 +229,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on 
 
 func TestClosedStdout(t *testing.T) {
 	dsn := database(t)
+	script(t, dsn, "INSERT INTO fencepost.workers (worker_id) VALUES ('w')") // to be listed
 	commands := append([]invocation{
 		{args: []string{"version"}},
 		{args: []string{"--help"}},

@@ -41,6 +41,31 @@ func toJSON(j fencepost.Info) jobJSON {
 	}
 }
 
+func parseID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, usage("%q is not the id of a job", text)
+	}
+	return id, nil
+}
+
+// parseIDs drops those that are there already.
+func parseIDs(texts []string) ([]int64, error) {
+	var ids []int64
+	seen := make(map[int64]bool)
+	for _, text := range texts {
+		id, err := parseID(text)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
 func formatID(id int64) string { return strconv.FormatInt(id, 10) }
 
 func timeOrNull(t time.Time) *time.Time {

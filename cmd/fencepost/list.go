@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-go/fencepost/internal/payload"
 )
 
+// statuses are all that a job can have.
 var statuses = []string{
 	fencepost.StatusReady, fencepost.StatusScheduled, fencepost.StatusRetrying, fencepost.StatusRunning,
 	fencepost.StatusDone, fencepost.StatusDead, fencepost.StatusCancelled,
@@ -24,8 +25,8 @@ func (a *app) listCommand() *cobra.Command {
 		Short: "List jobs, newest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if filter.Status != "" && !slices.Contains(statuses, filter.Status) {
-				return usage("--status is %q; must be one of %s", filter.Status, strings.Join(statuses, ", "))
+			if err := checkStatus(filter.Status); err != nil {
+				return err
 			}
 			if filter.Limit < 1 {
 				return usage("--limit is %d; must be at least 1", filter.Limit)
@@ -44,7 +45,15 @@ func (a *app) listCommand() *cobra.Command {
 	flags.StringVar(&filter.Kind, "kind", "", "only jobs of this kind")
 	flags.StringVar(&filter.Status, "status", "", "only jobs with this status: "+strings.Join(statuses, ", "))
 	flags.IntVar(&filter.Limit, "limit", 100, "at most this many")
+	a.completeFilter(cmd, statuses)
 	return cmd
+}
+
+func checkStatus(status string) error {
+	if status != "" && !slices.Contains(statuses, status) {
+		return usage("--status is %q; must be one of %s", status, strings.Join(statuses, ", "))
+	}
+	return nil
 }
 
 func (a *app) printJobs(jobs []fencepost.Info) error {

@@ -39,6 +39,7 @@ const (
 var (
 	errUsage   = errors.New("wrong usage")
 	errConnect = errors.New("no connection")
+	errNoQueue = errors.New("no such queue")
 )
 
 // Run runs the command that args describe, without the program's name, and
@@ -53,8 +54,8 @@ func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 	if err != nil && !a.began {
 		err = usage("%w", err) // refused by cobra
 	}
-	if flushed := a.out.Flush(); err == nil && flushed != nil {
-		err = fmt.Errorf("write the output: %w", flushed)
+	if flushed := a.out.Flush(); flushed != nil && !errors.Is(err, flushed) {
+		err = errors.Join(err, fmt.Errorf("write the output: %w", flushed))
 	}
 	code := exitCode(err)
 	if code != exitOK {
@@ -77,7 +78,7 @@ func exitCode(err error) int {
 		return exitConnect
 	case errors.Is(err, fencepost.ErrSchema):
 		return exitSchema
-	case errors.Is(err, fencepost.ErrNotFound):
+	case errors.Is(err, fencepost.ErrNotFound), errors.Is(err, errNoQueue):
 		return exitMissing
 	default:
 		return exitFailed

@@ -43,7 +43,7 @@ Exit codes:
   2  wrong usage: a flag, an argument or the input; nothing was changed
   3  the database cannot be reached, or refused the login
   4  the tables are missing or do not fit this program: see fencepost migrate
-  5  there is no such job`
+  5  there is no such job, or queue`
 
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -72,6 +72,14 @@ func (a *app) rootCommand() *cobra.Command {
 		a.workCommand(),
 		a.listCommand(),
 		a.showCommand(),
+	)
+	section(root, "Operate",
+		a.retryCommand(),
+		a.cancelCommand(),
+		a.deleteCommand(),
+		a.releaseCommand(),
+		a.queueCommand(),
+		a.workerCommand(),
 	)
 	section(root, "Database",
 		a.migrateCommand(),

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -17,9 +16,9 @@ func (a *app) showCommand() *cobra.Command {
 		Short: "Show everything about a job",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := strconv.ParseInt(args[0], 10, 64)
+			id, err := parseID(args[0])
 			if err != nil {
-				return usage("%q is not the id of a job", args[0])
+				return err
 			}
 			return a.withClient(cmd.Context(), func(client *fencepost.Client, _ *pgxpool.Pool) error {
 				job, err := client.Get(cmd.Context(), id)

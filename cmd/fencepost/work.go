@@ -95,6 +95,8 @@ func (a *app) workCommand() *cobra.Command {
 	flags.DurationVar(&snooze, "snooze", 30*time.Second, "how long a command that exits with 75 puts its job off")
 	flags.DurationVar(&config.Lease, "lease", 30*time.Second, "how soon another worker takes the jobs of one that vanished; at least 2s")
 	flags.DurationVar(&config.PollInterval, "poll", 30*time.Second, "how often to look for jobs that were not announced; at least 1s")
+	a.completeFlag(cmd, "queue", a.queueNames)
+	a.completeFlag(cmd, "kind", a.kinds)
 	return cmd
 }
 
