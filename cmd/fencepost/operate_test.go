@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,33 +33,47 @@ SELECT n, 7, now(), now(), 'infinity', 3, 3, 0, 0, 'dead', 'many', 'mail', '{}' 
 // got.
 func TestInterruptStopsBetweenBatches(t *testing.T) {
 	t.Parallel()
-	dsn := database(t)
-	script(t, dsn, deadJobs)
-	// Holds up the second batch for as long as the client is patient.
-	holder := script(t, dsn, "BEGIN; SELECT FROM fencepost.finished WHERE id = 600 FOR UPDATE")
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	var stdout, stderr bytes.Buffer
-	code := make(chan int, 1)
-	go func() {
-		code <- Run(ctx, []string{"retry", "--queue", "many"}, []string{"DATABASE_URL=" + dsn}, nil, &stdout, &stderr)
-	}()
-	if err := eventually(dsn, "SELECT count(*) = 999 FROM fencepost.jobs"); err != nil {
-		t.Error(err)
+	var ids []string
+	for id := range 1200 {
+		ids = append(ids, strconv.Itoa(id+1))
 	}
-	interrupt()
-	if err := holder.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if got := <-code; got != exitFailed || !strings.Contains(stderr.String(), "retry: stopped after 1000 of 1200 jobs") {
-		t.Errorf("exit code %d, %q", got, stderr.String())
-	}
-	if !strings.Contains(stdout.String(), "retried") {
-		t.Errorf("standard output is %q", stdout.String())
-	}
-	rows, err := query(t.Context(), dsn, "SELECT count(*) FILTER (WHERE id <= 500), count(*) FILTER (WHERE id > 1000) FROM fencepost.jobs")
-	if err != nil || rows[0] != "500 0" {
-		t.Errorf("retried are %v, %v; want all of the first batch and none of the third", rows, err)
+	for name, which := range map[string][]string{"filter": {"--queue", "many"}, "ids": ids} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := database(t)
+			script(t, dsn, deadJobs)
+			script(t, dsn, `
+				CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS
+				$$ BEGIN IF NEW.id = 600 THEN PERFORM pg_advisory_xact_lock(1); END IF; RETURN NEW; END $$;
+				CREATE TRIGGER hold BEFORE INSERT ON fencepost.jobs FOR EACH ROW EXECUTE FUNCTION hold()`)
+			holder := script(t, dsn, "SELECT pg_advisory_lock(1)")
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			var stdout, stderr bytes.Buffer
+			code := make(chan int, 1)
+			go func() {
+				code <- Run(ctx, append([]string{"retry"}, which...), []string{"DATABASE_URL=" + dsn}, nil, &stdout, &stderr)
+			}()
+			if err := eventually(dsn, `SELECT count(*) = 1 FROM pg_locks
+				WHERE locktype = 'advisory' AND objid = 1 AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`); err != nil {
+				t.Error(err)
+			}
+			interrupt()
+			time.Sleep(100 * time.Millisecond) // for whoever would break off the statement
+			if err := holder.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := <-code; got != exitFailed || !strings.Contains(stderr.String(), "retry: stopped after 1000 of 1200 jobs") {
+				t.Errorf("exit code %d, %q", got, stderr.String())
+			}
+			if !strings.Contains(stdout.String(), "retried") {
+				t.Errorf("standard output is %q", stdout.String())
+			}
+			rows, err := query(t.Context(), dsn, "SELECT count(*), max(id) FROM fencepost.jobs")
+			if err != nil || rows[0] != "1000 1000" {
+				t.Errorf("retried are %v, %v; want the first two batches", rows, err)
+			}
+		})
 	}
 }
 
