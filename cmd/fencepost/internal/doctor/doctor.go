@@ -106,14 +106,9 @@ var checks = []check{
 func Examine(ctx context.Context, p Patient, report func(Finding)) error {
 	e := newExam(p)
 	defer e.close()
-	say := func(check string, list []Finding) {
-		for _, f := range list {
-			f.Check = check
-			report(f)
-		}
-	}
-	list, err := reachable(ctx, e)
-	say("reachable", list)
+	first, err := reachable(ctx, e)
+	first.Check = "reachable"
+	report(first)
 	if err != nil {
 		return err
 	}
@@ -121,16 +116,27 @@ func Examine(ctx context.Context, p Patient, report func(Finding)) error {
 		if c.tables && e.unfit != nil {
 			continue
 		}
-		list, err := c.run(ctx, e)
+		list := c.findings(ctx, e)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err != nil {
-			list = append(list, cannot(err))
+		for _, f := range list {
+			report(f)
 		}
-		say(c.name, list)
 	}
 	return e.unfit
+}
+
+// findings makes the check. It always finds something.
+func (c check) findings(ctx context.Context, e *exam) []Finding {
+	list, err := c.run(ctx, e)
+	if err != nil {
+		list = append(list, cannot(err))
+	}
+	for i := range list {
+		list[i].Check = c.name
+	}
+	return list
 }
 
 // cannot is the finding of a check that could not be made.

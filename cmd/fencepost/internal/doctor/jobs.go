@@ -6,17 +6,19 @@ import (
 	"strings"
 )
 
+const sqlExpired = `
+SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(x.lease_until)), 0)::float8
+FROM (SELECT j.lease_until FROM {{schema}}.jobs AS j
+      WHERE j.status = 'running' AND j.lease_until < (SELECT clock_timestamp())
+      ORDER BY j.lease_until LIMIT 1000) AS x`
+
 // leases that are over are taken by the next tick of any worker. Of them at
 // most 1000 are counted, oldest first.
 func leases(ctx context.Context, e *exam) ([]Finding, error) {
 	s, err := askOne[struct {
 		Jobs int64
 		Age  float64
-	}](ctx, e, `
-		SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(x.lease_until)), 0)::float8
-		FROM (SELECT j.lease_until FROM {{schema}}.jobs AS j
-		      WHERE j.status = 'running' AND j.lease_until < (SELECT clock_timestamp())
-		      ORDER BY j.lease_until LIMIT 1000) AS x`)
+	}](ctx, e, sqlExpired)
 	if err != nil {
 		return nil, err
 	}
@@ -33,6 +35,11 @@ func leases(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 }
 
+const sqlAttempts = `
+SELECT count(*), count(*) FILTER (WHERE x.attempts >= 3),
+       coalesce((array_agg(x.id::text ORDER BY x.attempts DESC, x.id) FILTER (WHERE x.attempts >= 3))[1:5], '{}')
+FROM (SELECT j.id, j.attempts FROM {{schema}}.jobs AS j ORDER BY j.id LIMIT $1::bigint) AS x`
+
 // attempts looks at the oldest jobs: one that has failed often has been there
 // for long.
 func attempts(ctx context.Context, e *exam) ([]Finding, error) {
@@ -40,10 +47,7 @@ func attempts(ctx context.Context, e *exam) ([]Finding, error) {
 	s, err := askOne[struct {
 		Seen, Jobs int64
 		IDs        []string
-	}](ctx, e, `
-		SELECT count(*), count(*) FILTER (WHERE x.attempts >= 3),
-		       coalesce((array_agg(x.id::text ORDER BY x.attempts DESC, x.id) FILTER (WHERE x.attempts >= 3))[1:5], '{}')
-		FROM (SELECT j.id, j.attempts FROM {{schema}}.jobs AS j ORDER BY j.id LIMIT $1::bigint) AS x`, oldest)
+	}](ctx, e, sqlAttempts, oldest)
 	if err != nil {
 		return nil, err
 	}
@@ -59,16 +63,18 @@ func attempts(ctx context.Context, e *exam) ([]Finding, error) {
 	return []Finding{ok(f, "no live job%s is in its third attempt or later", of)}, nil
 }
 
+const sqlDeadJobs = `
+SELECT count(*), count(*) FILTER (WHERE x.status = 'dead' AND x.finished_at > clock_timestamp() - interval '1 day')
+FROM (SELECT f.status, f.finished_at FROM {{schema}}.finished AS f
+      WHERE f.keep_until BETWEEN (SELECT clock_timestamp() + interval '29 days') AND (SELECT clock_timestamp() + interval '31 days')
+      ORDER BY f.keep_until DESC LIMIT $1::bigint) AS x`
+
 // deadJobs are kept for 30 days, so those of the last day are the ones that
 // are kept for more than 29; of rows that are kept for so long at most 10,000
 // are looked at.
 func deadJobs(ctx context.Context, e *exam) ([]Finding, error) {
 	const most = 10_000
-	s, err := askOne[struct{ Seen, Dead int64 }](ctx, e, `
-		SELECT count(*), count(*) FILTER (WHERE x.status = 'dead' AND x.finished_at > clock_timestamp() - interval '1 day')
-		FROM (SELECT f.status, f.finished_at FROM {{schema}}.finished AS f
-		      WHERE f.keep_until BETWEEN (SELECT clock_timestamp() + interval '29 days') AND (SELECT clock_timestamp() + interval '31 days')
-		      ORDER BY f.keep_until DESC LIMIT $1::bigint) AS x`, most)
+	s, err := askOne[struct{ Seen, Dead int64 }](ctx, e, sqlDeadJobs, most)
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,9 @@ const oldestServer, newestServer = 14, 18
 
 // reachable connects and measures a round trip, the shortest of three. The
 // first line of the report; without it there are no others.
-func reachable(ctx context.Context, e *exam) ([]Finding, error) {
-	unreachable := func(err error) ([]Finding, error) {
-		return []Finding{but(Fail, nil, firstLine(err), "see whether the server runs, and whether host, port, user, password and database are right")},
+func reachable(ctx context.Context, e *exam) (Finding, error) {
+	unreachable := func(err error) (Finding, error) {
+		return but(Fail, nil, firstLine(err), "see whether the server runs, and whether host, port, user, password and database are right"),
 			fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	conn, err := e.connection(ctx)
@@ -37,8 +37,7 @@ func reachable(ctx context.Context, e *exam) ([]Finding, error) {
 	if pooled {
 		through = ", through a pooler"
 	}
-	return []Finding{ok(figures{"round_trip_ms": millis(trip), "pooled": pooled},
-		"a round trip takes %.1f ms%s", millis(trip), through)}, nil
+	return ok(figures{"round_trip_ms": millis(trip), "pooled": pooled}, "a round trip takes %.1f ms%s", millis(trip), through), nil
 }
 
 // firstLine is an error without what pgx says about each address it tried.
