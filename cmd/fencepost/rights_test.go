@@ -22,16 +22,27 @@ func TestMonitorsOnlyLook(t *testing.T) {
 	}
 	env := "DATABASE_URL=" + pgtest.As(t, dsn, monitor)
 	for _, args := range [][]string{
-		{"list"}, {"show", "9"}, {"queue", "list"}, {"queue", "show", "mail"}, {"worker", "list"},
-		{"retry", "--all", "--dry-run"}, {"cancel", "9", "--dry-run"},
+		{"list"},
+		{"show", "9"},
+		{"queue", "list"},
+		{"queue", "show", "mail"},
+		{"worker", "list"},
+		{"retry", "--all", "--dry-run"},
+		{"cancel", "9", "--dry-run"},
 	} {
 		if got := run(t, invocation{args: args}, env); got.code != exitOK {
 			t.Errorf("%s: exit code %d, %q", args, got.code, got.stderr)
 		}
 	}
 	for _, args := range [][]string{
-		{"retry", "1"}, {"retry", "--all"}, {"cancel", "9"}, {"delete", "9"}, {"release", "9"},
-		{"queue", "pause", "mail"}, {"queue", "resume", "mail"}, {"enqueue", "mail"},
+		{"retry", "1"},
+		{"retry", "--all"},
+		{"cancel", "9"},
+		{"delete", "9"},
+		{"release", "9"},
+		{"queue", "pause", "mail"},
+		{"queue", "resume", "mail"},
+		{"enqueue", "mail"},
 	} {
 		c := invocation{args: args}
 		got := run(t, c, env)

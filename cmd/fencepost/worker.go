@@ -61,7 +61,7 @@ func (a *app) printWorkers(workers []fencepost.WorkerInfo) error {
 			rows = append(rows, table.Row{w.ID, workerState(w), orDash(w.Version), orDash(slots(w.Queues)), w.Running, timestamp(w.StartedAt)})
 			continue
 		}
-		if err := a.printJSON(workerJSON{w.ID, w.State, w.Version, w.Queues, w.Kinds, w.Running, timeOrNull(w.StartedAt)}); err != nil {
+		if err := a.printJSON(workerJSON{w.ID, strings.ReplaceAll(workerState(w), " ", "_"), w.Version, w.Queues, w.Kinds, w.Running, timeOrNull(w.StartedAt)}); err != nil {
 			return err
 		}
 	}
