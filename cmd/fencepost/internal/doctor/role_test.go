@@ -3,6 +3,8 @@ package doctor
 import (
 	"slices"
 	"testing"
+
+	"github.com/fencepost-go/fencepost/migrations"
 )
 
 func TestWhatARoleMayDo(t *testing.T) {
@@ -50,5 +52,30 @@ func TestWhatARoleMayDo(t *testing.T) {
 	f := w.want("rights", OK)
 	if got := f.Figures["may_be"].([]string); !slices.Equal(got, []string{"owner", "worker", "producer", "monitor"}) {
 		t.Errorf("a superuser may be %q", got)
+	}
+}
+
+// What the grants of the migrations give is what is asked for here.
+func TestRolesByTheGrants(t *testing.T) {
+	t.Parallel()
+	for want, roles := range map[string]func(role string) migrations.Roles{
+		"owner":    func(r string) migrations.Roles { return migrations.Roles{Owner: r} },
+		"worker":   func(r string) migrations.Roles { return migrations.Roles{Workers: []string{r}} },
+		"producer": func(r string) migrations.Roles { return migrations.Roles{Producers: []string{r}} },
+		"monitor":  func(r string) migrations.Roles { return migrations.Roles{Monitors: []string{r}} },
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			w := setUp(t)
+			script, err := migrations.Grants(testSchema, roles(w.role("")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.script(script)
+			f := w.want("rights", OK)
+			if got := f.Figures["may_be"].([]string); !slices.Contains(got, want) || slices.Contains(got, "owner") != (want == "owner") {
+				t.Errorf("may be %q; want %s", got, want)
+			}
+		})
 	}
 }
