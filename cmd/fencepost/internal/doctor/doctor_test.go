@@ -117,6 +117,33 @@ func TestItCannotWrite(t *testing.T) {
 	}
 }
 
+// A pooler gives the session to others afterwards.
+func TestItLeavesTheSessionAsItWas(t *testing.T) {
+	t.Parallel()
+	w := setUp(t)
+	e := newExam(w.patient)
+	defer e.close()
+	const state = `SELECT current_setting('statement_timeout') || ' ' || current_setting('jit') || ' '
+		|| (SELECT count(*) FROM pg_prepared_statements) || ' ' || (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())`
+	look := func() (is string) {
+		conn, err := e.connection(w.ctx)
+		if err == nil {
+			err = conn.QueryRow(w.ctx, state).Scan(&is)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	before := look()
+	for _, c := range checks {
+		c.findings(w.ctx, e)
+	}
+	if after := look(); after != before {
+		t.Errorf("the session has %q, and had %q", after, before)
+	}
+}
+
 // A connection that breaks is replaced for the next check.
 func TestAConnectionThatBreaks(t *testing.T) {
 	t.Parallel()
@@ -185,6 +212,8 @@ func TestBehindAPooler(t *testing.T) {
 	}
 	// By luck the notification may have come to the session that listens.
 	w.want("wake", Warn, "a pooler sits between", "--listen-url")
+	w.patient.Listen = w.config(pgtest.Pooler(t, server, "session", 2)("postgres"))
+	w.want("wake", Warn, "a notification arrived in", "but a pooler sits between")
 	w.patient.Listen = w.config(w.dsn)
 	if got := notOK(); len(got) > 0 {
 		t.Errorf("with a direct way to listen, not ok: %q", got)

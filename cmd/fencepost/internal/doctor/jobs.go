@@ -64,8 +64,8 @@ func attempts(ctx context.Context, e *exam) ([]Finding, error) {
 }
 
 const sqlDeadJobs = `
-SELECT count(*), count(*) FILTER (WHERE x.status = 'dead' AND x.finished_at > clock_timestamp() - interval '1 day')
-FROM (SELECT f.status, f.finished_at FROM {{schema}}.finished AS f
+SELECT count(*), count(*) FILTER (WHERE x.status = 'dead')
+FROM (SELECT f.status FROM {{schema}}.finished AS f
       WHERE f.keep_until BETWEEN (SELECT clock_timestamp() + interval '29 days') AND (SELECT clock_timestamp() + interval '31 days')
       ORDER BY f.keep_until DESC LIMIT $1::bigint) AS x`
 

@@ -61,7 +61,7 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 		INSERT INTO {{schema}}.finished (id, fence, run_at, created_at, keep_until, attempts, max_attempts, snoozes, priority, status, queue, kind, payload)
 		    SELECT n, n, now(), now(), now() + n * interval '30 seconds', 1, 1, 0, 0, 'done', 'default', 'test', '{}' FROM generate_series(1, 90000) AS n;
 		ANALYZE {{schema}}.jobs, {{schema}}.finished`)
-	whole := regexp.MustCompile(`Seq Scan on (jobs|finished)\b|Sort Key: [a-z]\.(id|lease_until|keep_until|queue|run_at)\b`)
+	whole := regexp.MustCompile(`Seq Scan on (jobs|finished)\b|Sort Key: [a-z]\.(id|lease_until|keep_until|finished_at|queue|run_at)\b`)
 	for name, sql := range map[string]string{
 		"fences": sqlNewestFence, "workers": sqlWorkers, "due": sqlDue, "strangers": sqlStrangers, "expired": sqlExpired,
 		"attempts": strings.ReplaceAll(sqlAttempts, "$1::bigint", "10000"), "dead jobs": strings.ReplaceAll(sqlDeadJobs, "$1::bigint", "10000"),
