@@ -32,7 +32,7 @@ func (c *Client) ownConfig(ctx context.Context, role string, override *pgx.ConnC
 		}
 	}
 	// Of several servers the last one must get its turn too.
-	if limit := dialTimeout / time.Duration(servers(config)); config.ConnectTimeout <= 0 || config.ConnectTimeout > limit {
+	if limit := dialTimeout / time.Duration(peer.Servers(config)); config.ConnectTimeout <= 0 || config.ConnectTimeout > limit {
 		config.ConnectTimeout = limit
 	}
 	if config.RuntimeParams["application_name"] == "" {
@@ -40,19 +40,6 @@ func (c *Client) ownConfig(ctx context.Context, role string, override *pgx.ConnC
 	}
 	peer.PreferPrimary(config)
 	return config, nil
-}
-
-// servers returns how many addresses the config names.
-func servers(config *pgx.ConnConfig) int {
-	type address struct {
-		host string
-		port uint16
-	}
-	all := map[address]bool{{config.Host, config.Port}: true}
-	for _, f := range config.Fallbacks { // one server may be there twice, with and without TLS
-		all[address{f.Host, f.Port}] = true
-	}
-	return len(all)
 }
 
 // dial opens a connection of our own to a server that takes writes, and says

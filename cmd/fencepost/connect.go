@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost-go/fencepost"
+	"github.com/fencepost-go/fencepost/internal/peer"
 	"github.com/fencepost-go/fencepost/migrations"
 )
 
@@ -36,6 +38,13 @@ func parse(url string) (*pgxpool.Config, error) {
 	if err != nil || hidesPassword(url) {
 		return nil, usage("the database URL (not shown, it may hold a password) cannot be read; it must be like postgres://user@host:5432/database or host=... dbname=..., and in a URL special characters of a password are written %%2F for /, %%40 for @, %%3A for : and so on")
 	}
+	// Statements with names do not get through every pooler.
+	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && !strings.Contains(url, "default_query_exec_mode") {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	if peer.Servers(config.ConnConfig) > 1 { // the one of them that takes writes
+		peer.PreferPrimary(config.ConnConfig)
+	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = dialTimeout
 	}
@@ -43,6 +52,20 @@ func parse(url string) (*pgxpool.Config, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "fencepost"
 	}
 	return config, nil
+}
+
+// listenConfig reads the URL of the way on which workers listen: that of the
+// flag, or else of the environment. nil: it is the way of everything else.
+func (a *app) listenConfig(flag string) (*pgx.ConnConfig, error) {
+	url := cmp.Or(flag, a.getenv("FENCEPOST_LISTEN_URL"))
+	if url == "" {
+		return nil, nil
+	}
+	config, err := parse(url)
+	if err != nil {
+		return nil, fmt.Errorf("--listen-url: %w", err)
+	}
+	return config.ConnConfig, nil
 }
 
 // hidesPassword reports a URL whose password probably holds an unescaped /, ?

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost-go/fencepost/cmd/fencepost/internal/doctor"
@@ -45,10 +44,8 @@ fit this program. What could be seen is printed in every case.`,
 				return err
 			}
 			patient := doctor.Patient{Conn: config.ConnConfig, Schema: a.schema}
-			if url := cmp.Or(listenURL, a.getenv("FENCEPOST_LISTEN_URL")); url != "" {
-				if patient.Listen, err = listenConfig(url); err != nil {
-					return err
-				}
+			if patient.Listen, err = a.listenConfig(listenURL); err != nil {
+				return err
 			}
 			failed := 0
 			count := make(map[doctor.Verdict]int)
@@ -124,13 +121,4 @@ func encode(v any) ([]byte, error) {
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
-}
-
-// listenConfig reads the URL of --listen-url.
-func listenConfig(url string) (*pgx.ConnConfig, error) {
-	config, err := parse(url)
-	if err != nil {
-		return nil, fmt.Errorf("--listen-url: %w", err)
-	}
-	return config.ConnConfig, nil
 }

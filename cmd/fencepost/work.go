@@ -50,9 +50,10 @@ attempt is dead, since it may have had its effect.`
 
 func (a *app) workCommand() *cobra.Command {
 	var (
-		line, queues, kinds = "", []string{}, []string{}
-		config              fencepost.Config
-		snooze              time.Duration
+		line, listenURL = "", ""
+		queues, kinds   []string
+		config          fencepost.Config
+		snooze          time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "work --exec COMMAND",
@@ -69,6 +70,9 @@ func (a *app) workCommand() *cobra.Command {
 				return usage("--snooze is %v; must be more than 0", snooze)
 			}
 			if config.Queues, err = parseQueues(queues); err != nil {
+				return err
+			}
+			if config.ListenConfig, err = a.listenConfig(listenURL); err != nil {
 				return err
 			}
 			probe, err := newGroup() // rather than let every job fail
@@ -89,6 +93,7 @@ func (a *app) workCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&line, "exec", "", "the command to run for each job")
+	flags.StringVar(&listenURL, "listen-url", "", "a way to the database that carries notifications, if --database-url goes through a pooler that does not (default $FENCEPOST_LISTEN_URL)")
 	flags.StringArrayVar(&queues, "queue", nil, "a queue, and how many of its jobs run at once, as in name=10; may be repeated (default default=10)")
 	flags.StringArrayVar(&kinds, "kind", nil, "only jobs of this kind; may be repeated (default all)")
 	flags.DurationVar(&config.JobTimeout, "timeout", 0, "how long a command may run (default no limit)")

@@ -56,6 +56,19 @@ func PreferPrimary(config *pgx.ConnConfig) {
 	}
 }
 
+// Servers returns how many servers the config names.
+func Servers(config *pgx.ConnConfig) int {
+	type address struct {
+		host string
+		port uint16
+	}
+	all := map[address]bool{{config.Host, config.Port}: true}
+	for _, f := range config.Fallbacks { // one server may be there twice, with and without TLS
+		all[address{f.Host, f.Port}] = true
+	}
+	return len(all)
+}
+
 // IsReadOnly reports that a connection was refused because no server that was
 // tried takes writes.
 func IsReadOnly(err error) bool {
