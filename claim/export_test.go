@@ -21,6 +21,13 @@ const (
 	SQLRegister = sqlRegister
 	SQLSweep    = sqlSweep
 	SQLGet      = sqlGet
+	SQLCancel   = sqlCancel
+	SQLRelease  = sqlRelease
+	SQLRetry    = sqlRetry
+	SQLDelete   = sqlDelete
+	SQLCheck    = sqlCheck
+	SQLResume   = sqlResume
+	SQLIDs      = sqlIDs
 	SQLList     = sqlList
 )
 

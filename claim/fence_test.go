@@ -50,7 +50,7 @@ func lateWrites() map[string]func(*bench, claim.Lease) error {
 	for _, verb := range verbs {
 		writes[string(verb)] = func(b *bench, l claim.Lease) error {
 			results, err := b.Finish(b.ctx, b.conn, []claim.Outcome{{Lease: l, Verb: verb, Delay: time.Hour, Error: "late"}})
-			if err == nil && results[0] == claim.Lost {
+			if err == nil && (results[0] == claim.Lost || results[0] == claim.Gone) {
 				err = claim.ErrLeaseLost
 			}
 			return err

@@ -76,6 +76,40 @@ func TestGetAndList(t *testing.T) {
 	}
 }
 
+// The ids that match come in pages, each once, and their number alone.
+func TestIDsAndCount(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	b.inState(7, "dead")
+	for id, state := range map[int64]string{-5: "ready", 0: "done", 3: "dead", 4: "running", 5: "scheduled", 6: "retrying", 7: "ready"} {
+		b.inState(id, state)
+	}
+	for _, test := range []struct {
+		filter claim.Filter
+		after  int64
+		want   []int64
+		count  int64
+	}{
+		{claim.Filter{}, -100, []int64{-5, 0, 3, 4, 5, 6, 7}, 7},
+		{claim.Filter{Limit: 2}, -100, []int64{-5, 0}, 7},
+		{claim.Filter{Limit: 2}, 0, []int64{3, 4}, 7},
+		{claim.Filter{Limit: 2}, 7, nil, 7},
+		{claim.Filter{Status: "dead"}, -100, []int64{3, 7}, 2},
+		{claim.Filter{Status: "ready"}, 0, []int64{7}, 2},
+		{claim.Filter{Status: "scheduled"}, 0, []int64{5}, 1},
+		{claim.Filter{Queue: "dead"}, 0, []int64{3, 7}, 2},
+		{claim.Filter{Kind: "other"}, -100, nil, 0},
+	} {
+		got, err := b.IDs(b.ctx, b.conn, test.filter, test.after)
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%+v after %d: %v, %v; want %v", test.filter, test.after, got, err, test.want)
+		}
+		if n, err := b.Count(b.ctx, b.conn, test.filter); err != nil || n != test.count {
+			t.Errorf("%+v: count %d, %v; want %d", test.filter, n, err, test.count)
+		}
+	}
+}
+
 // An id of the producer's own choice may come a second time: that neither
 // keeps the second job from ending, nor hides it.
 func TestFinishedKeepsBothJobsOfOneID(t *testing.T) {

@@ -157,6 +157,108 @@ func TestFinishTwice(t *testing.T) {
 	}
 }
 
+// A claim of a job that has left no trace is told from one that was taken:
+// what it means depends on what the caller knows.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	healthy := setUp(t)
+	for name, edits := range map[string][]string{
+		"as it is":           nil,
+		"jobs not asked":     {"(SELECT true FROM {{schema}}.jobs AS j WHERE j.id = o.id) IS NULL\n                AND", ""},
+		"finished not asked": {"AND (SELECT true FROM {{schema}}.finished AS f WHERE f.id = o.id LIMIT 1) IS NULL", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := healthy.fresh(t).with(claim.Mutant(t, schema, claim.SQLFinish, edits...))
+			b.exec("INSERT INTO {{schema}}.queues (name, keep) VALUES ('default', '0')")
+			b.insert(4)
+			rows := b.take(4, lease)
+			var done []claim.Outcome
+			for _, row := range rows {
+				done = append(done, claim.Outcome{Lease: row.Lease(), Verb: claim.Done})
+			}
+			b.exec("DELETE FROM {{schema}}.jobs WHERE id = $1::bigint", rows[1].ID)
+			b.exec("UPDATE {{schema}}.jobs SET fence = fence + 1 WHERE id = $1::bigint", rows[2].ID)
+			b.operate("cancel", rows[3].ID, "done", "running")
+			for _, want := range []string{"[stored gone lost lost]", "[gone gone lost lost]"} {
+				switch name { // the guard cut out
+				case "jobs not asked":
+					want = strings.Replace(want, "lost lost", "gone lost", 1)
+				case "finished not asked":
+					want = strings.Replace(want, "lost lost", "lost gone", 1)
+				}
+				results, err := b.Finish(b.ctx, b.conn, done)
+				if got := fmt.Sprint(results); err != nil || got != want {
+					t.Errorf("got %s, %v; want %s", got, err, want)
+				}
+			}
+		})
+	}
+}
+
+// Why a claim is over: its job was taken, cancelled by an operator under this
+// very claim, or is gone. Extend and Check say the same of a batch; Check
+// extends nothing.
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	healthy := setUp(t)
+	for name, test := range map[string]struct {
+		edits          []string
+		released, dead claim.Reason
+	}{
+		"as it is":     {nil, claim.ReasonTaken, claim.ReasonTaken},
+		"of any claim": {[]string{"f.fence = o.fence + 1 AND f.status = 'cancelled'", "f.status = 'cancelled'"}, claim.ReasonCancelled, claim.ReasonTaken},
+		"of any end":   {[]string{" AND f.status = 'cancelled'", ""}, claim.ReasonTaken, claim.ReasonCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := healthy.fresh(t).with(claim.Mutant(t, schema, claim.SQLCheck, test.edits...))
+			b.insertOne("max_attempts", "1")
+			reaped := b.takeOne(over)
+			b.tick()
+			b.insert(6)
+			rows := b.take(6, lease)
+			held, done, taken, cancelled, gone, released := rows[0], rows[1], rows[2], rows[3], rows[4], rows[5]
+			b.finish(claim.Stored, claim.Outcome{Lease: done.Lease(), Verb: claim.Cancelled})
+			b.exec("UPDATE {{schema}}.jobs SET fence = fence + 1 WHERE id = $1::bigint", taken.ID)
+			b.operate("cancel", cancelled.ID, "done", "running")
+			b.operate("delete", gone.ID, "done", "running")
+			b.operate("release", released.ID, "done", "running")
+			b.operate("cancel", released.ID, "done", "ready") // not under the claim
+			tx := b.open()
+			if err := b.CompleteTx(b.ctx, tx, held.Lease()); err != nil {
+				t.Fatal(err)
+			}
+			var leases []claim.Lease
+			for _, row := range append(rows, reaped) {
+				leases = append(leases, row.Lease())
+			}
+			want := map[claim.Lease]claim.Reason{
+				taken.Lease(): claim.ReasonTaken, cancelled.Lease(): claim.ReasonCancelled, gone.Lease(): claim.ReasonGone,
+				released.Lease(): test.released, reaped.Lease(): test.dead,
+			}
+			before := b.dump()
+			losses, err := b.Check(b.ctx, b.conn, leases)
+			if err != nil || len(losses) != len(want) {
+				t.Errorf("lost %v, %v; want %v", losses, err, want)
+			}
+			for _, l := range losses {
+				if want[l.Lease] != l.Reason {
+					t.Errorf("lost %v, want %v", l, want[l.Lease])
+				}
+			}
+			if b.dump() != before {
+				t.Error("a check changed something")
+			}
+			if test.edits == nil {
+				extended, err := b.Extend(b.ctx, b.conn, leases, lease)
+				if got, want := fmt.Sprint(extended), fmt.Sprint(losses); err != nil || got != want {
+					t.Errorf("extend says %s, %v; check %s", got, err, want)
+				}
+			}
+			b.commit(tx)
+		})
+	}
+}
+
 // A job that completes in an open transaction of its handler is not reaped and
 // not reported lost, and holds up neither the extension, the outcomes nor the
 // reaping of others.
