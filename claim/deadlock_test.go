@@ -91,12 +91,32 @@ func TestNoLoopsDeadlock(t *testing.T) {
 			}
 			return nil
 		},
+		"check": func(ctx context.Context, conn *pgx.Conn) error {
+			leases, err := held(ctx, conn)
+			if err == nil {
+				_, err = b.Check(ctx, conn, leases)
+			}
+			return err
+		},
 		"enqueue": func(ctx context.Context, conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, `INSERT INTO fencepost.jobs (kind, max_attempts) SELECT 'test', 2147483647 FROM generate_series(1, 20);
 				UPDATE fencepost.jobs SET run_at = clock_timestamp() WHERE id = ANY (ARRAY(
 					SELECT id FROM fencepost.jobs WHERE status = 'ready' AND run_at > clock_timestamp() FOR UPDATE SKIP LOCKED))`)
 			return err
 		},
+	}
+	for verb, operator := range operators {
+		loops[verb] = func(ctx context.Context, conn *pgx.Conn) error {
+			var ids []int64
+			if err := conn.QueryRow(ctx, "SELECT coalesce(array_agg(id ORDER BY random()), '{}') FROM (SELECT DISTINCT id FROM (SELECT id FROM fencepost.all_jobs ORDER BY random() LIMIT 30) AS y) AS x").Scan(&ids); err != nil {
+				return err
+			}
+			if verb == "delete" {
+				ids = ids[:min(len(ids), 1)] // or nothing would be left
+			}
+			_, err := operator.call(b, conn, ids...)
+			return err
+		}
 	}
 	group, ctx := errgroup.WithContext(b.ctx)
 	for name, turn := range loops {

@@ -62,6 +62,15 @@ func TestErrorsOfARealServer(t *testing.T) {
 		_, err = b.Prune(b.ctx, conn)
 		wantKind(t, err, claim.ErrReadOnly, "prune")
 		wantKind(t, b.Progress(b.ctx, conn, row.Lease(), json.RawMessage(`1`)), claim.ErrReadOnly, "progress")
+		for verb, operator := range operators {
+			_, err = operator.call(b, conn, row.ID)
+			wantKind(t, err, claim.ErrReadOnly, verb)
+		}
+		wantKind(t, b.Pause(b.ctx, conn, queue), claim.ErrReadOnly, "pause")
+		wantKind(t, b.Resume(b.ctx, conn, queue), claim.ErrReadOnly, "resume")
+		if lost, err := b.Check(b.ctx, conn, []claim.Lease{row.Lease()}); err != nil || len(lost) != 0 {
+			t.Errorf("check: %v, %v", lost, err)
+		}
 	})
 	t.Run("table lock", func(t *testing.T) { // as DDL takes it; we give up after a second
 		holder := b.open()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,8 +132,45 @@ func TestEveryCallInEveryMode(t *testing.T) {
 			if n, err := b.Prune(b.ctx, b.conn); err != nil || n != 4 {
 				t.Errorf("pruned %d, %v", n, err)
 			}
-			if list, err := b.List(b.ctx, b.conn, claim.Filter{Queue: queue, Kind: "test"}); err != nil || len(list) != 4 {
+			filter := claim.Filter{Queue: queue, Kind: "test"}
+			if list, err := b.List(b.ctx, b.conn, filter); err != nil || len(list) != 4 {
 				t.Errorf("listed %d, %v", len(list), err)
+			}
+			if ids, err := b.IDs(b.ctx, b.conn, filter, 0); err != nil || len(ids) != 4 {
+				t.Errorf("ids %v, %v", ids, err)
+			}
+			if n, err := b.Count(b.ctx, b.conn, filter); err != nil || n != 4 {
+				t.Errorf("counted %d, %v", n, err)
+			}
+
+			for range 2 {
+				b := b.fresh(t)
+				b.inState(7, "running")
+				for _, step := range []string{"release running", "cancel ready", "retry cancelled", "delete ready"} {
+					verb, status, _ := strings.Cut(step, " ")
+					b.operate(verb, 7, "done", status)
+				}
+				gone := claim.Lease{ID: 7, Fence: 1}
+				if lost, err := b.Check(b.ctx, b.conn, []claim.Lease{gone}); err != nil || !slices.Equal(lost, []claim.Loss{{Lease: gone, Reason: claim.ReasonGone}}) {
+					t.Errorf("check: lost %v, %v", lost, err)
+				}
+				b.pause(queue)
+				if err := b.SetKeep(b.ctx, b.conn, queue, time.Hour); err != nil {
+					t.Error(err)
+				}
+				if queues, err := b.Queues(b.ctx, b.conn); err != nil || len(queues) != 1 || queues[0].PausedAt.IsZero() || queues[0].Keep != time.Hour {
+					t.Errorf("queues %v, %v", queues, err)
+				}
+				b.resume(queue)
+				if _, err := b.Register(b.ctx, b.conn, claim.Worker{ID: "w", Kinds: []string{"a,b"}, Queues: map[string]int{queue: 1}}, true); err != nil {
+					t.Error(err)
+				}
+				if workers, err := b.Workers(b.ctx, healthy.conn); err != nil || len(workers) != 1 || workers[0].State != claim.WorkerLive || !slices.Equal(workers[0].Kinds, []string{"a,b"}) {
+					t.Errorf("workers %+v, %v", workers, err)
+				}
+				if workers, err := b.Workers(b.ctx, b.conn); err != nil || len(workers) != 1 {
+					t.Errorf("workers %+v, %v", workers, err)
+				}
 			}
 		})
 	}

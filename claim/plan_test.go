@@ -93,6 +93,11 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 		{"progress", b.SQL(claim.SQLProgress), "1, 1, '{}'"},
 		{"prune", b.SQL(claim.SQLPrune), "1000"},
 		{"get", b.SQL(claim.SQLGet), "1"},
+		{"check", b.SQL(claim.SQLCheck), "'" + ids + "', " + array("1::bigint")},
+		{"cancel", b.SQL(claim.SQLCancel), "'" + ids + "'"},
+		{"release", b.SQL(claim.SQLRelease), "'" + ids + "'"},
+		{"retry", b.SQL(claim.SQLRetry), "'" + ids + "'"},
+		{"delete", b.SQL(claim.SQLDelete), "'" + ids + "'"},
 	}
 	// What the test must see: an UPDATE that joins what it picked, an EXISTS that
 	// becomes a hash of the table, and the temptation of a partial index.

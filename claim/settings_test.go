@@ -1,6 +1,7 @@
 package claim_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/fencepost-go/fencepost/claim"
@@ -44,6 +45,12 @@ func TestCommitsAreDurable(t *testing.T) {
 			b.finish(claim.Stored, claim.Outcome{Lease: b.takeOne(lease).Lease(), Verb: claim.Retry})
 			if n, err := b.Prune(b.ctx, b.conn); err != nil || n != 1 {
 				t.Fatal(n, err)
+			}
+			b.exec("TRUNCATE {{schema}}.jobs")
+			b.inState(7, "running")
+			for _, step := range []string{"release running", "cancel ready", "retry cancelled", "delete ready"} {
+				verb, status, _ := strings.Cut(step, " ")
+				b.operate(verb, 7, "done", status)
 			}
 			expect(b, "DELETE finished,DELETE jobs,UPDATE jobs", "SELECT string_agg(DISTINCT what, ',' ORDER BY what) FROM seen")
 			expect(b, test.want, "SELECT string_agg(DISTINCT setting, ',') FROM seen")
