@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -18,6 +19,9 @@ const (
 	// burst bounds how many ticks may follow each other without a pause
 	// because their batches were full.
 	burst = 64
+	// settle is how long after its cause a claim may take to be seen. A tick
+	// that came sooner is followed by another.
+	settle = 250 * time.Millisecond
 )
 
 // agenda decides when to tick and which queues to wake. It has no goroutine,
@@ -30,6 +34,12 @@ type agenda struct {
 	asked   bool // a tick is wanted at once; stays until one starts
 	ticking bool // a tick has started and not ended
 	failed  bool // the last tick failed
+
+	others  bool          // others work, as of the last tick: watch them
+	recheck time.Time     // when the last tick wanted the next, exactly; zero: it did not
+	watch   time.Duration // how often to tick while others work
+	began   time.Time     // when somebody may last have begun to work
+	watchBy time.Time     // tick because of that by then; zero: no need
 
 	full  int       // ticks in a row whose batch was full
 	last  time.Time // end of the last tick
@@ -59,7 +69,7 @@ type step struct {
 
 func newAgenda(interval, deaf, guard time.Duration, spread func() float64) *agenda {
 	return &agenda{
-		interval: interval, deaf: deaf, guard: guard, spread: spread,
+		interval: interval, deaf: deaf, guard: guard, spread: spread, watch: min(guard, interval),
 		alarms: make(map[string]alarm),
 		due:    make(map[string]bool),
 	}
@@ -103,9 +113,32 @@ func (a *agenda) ask() {
 	a.asked = true
 }
 
+// somebody notes that a process may begin to work about now. Whatever else is
+// planned, a tick comes within one guard interval, and after the claim: many
+// such notes are neither many ticks nor one that is put off for ever.
+func (a *agenda) somebody(now time.Time) {
+	a.began = now
+	if a.watchBy.IsZero() {
+		a.watchBy = now.Add(a.watch)
+	}
+}
+
+// ended notes the end of a tick.
+func (a *agenda) ended(now time.Time, failed bool) {
+	a.ticking, a.failed, a.last, a.recheck = false, failed, now, time.Time{}
+	if soonest := now.Add(a.watch); !a.watchBy.IsZero() && a.watchBy.Before(soonest) {
+		a.watchBy = soonest // after a slow tick, not at once
+	}
+}
+
 // looked ends a tick that succeeded.
 func (a *agenda) looked(now time.Time, look Look) {
-	a.ticking, a.failed, a.last = false, false, now
+	a.watch = min(cmp.Or(look.Guard, a.guard), a.interval)
+	a.ended(now, false)
+	a.others = look.Others
+	if look.Recheck > 0 {
+		a.recheck = now.Add(look.Recheck)
+	}
 	a.lease = time.Time{}
 	if look.HasLease {
 		a.lease = now.Add(look.Lease)
@@ -127,7 +160,7 @@ func (a *agenda) looked(now time.Time, look Look) {
 
 // fail ends a tick that failed.
 func (a *agenda) fail(now time.Time) {
-	a.ticking, a.failed, a.last = false, true, now
+	a.ended(now, true)
 	a.full = 0
 	a.plan()
 }
@@ -150,6 +183,10 @@ func (a *agenda) plan() {
 		}
 		a.tick = earlier(a.tick, end)
 	}
+	if a.others {
+		a.tick = earlier(a.tick, a.last.Add(a.watch))
+	}
+	a.tick = earlier(a.tick, a.recheck)
 }
 
 // step takes what is due now.
@@ -179,11 +216,14 @@ func (a *agenda) step(now time.Time) step {
 	slices.Sort(s.wake)
 	clear(a.due)
 
-	if !a.ticking && (a.asked || !now.Before(a.tick)) {
-		s.tick, a.ticking, a.asked = true, true, false
+	if !a.ticking && (a.asked || !now.Before(a.tick) || !a.watchBy.IsZero() && !now.Before(a.watchBy)) {
+		s.tick, a.ticking, a.asked, a.watchBy = true, true, false, time.Time{}
+		if now.Sub(a.began) < settle {
+			a.watchBy = now.Add(a.watch)
+		}
 	}
 	if !a.ticking {
-		s.next = earlier(s.next, a.tick)
+		s.next = earlier(s.next, earlier(a.tick, a.watchBy))
 	}
 	return s
 }

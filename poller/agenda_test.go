@@ -11,7 +11,8 @@ import (
 // The scripts below are what the agenda is told and what it answers: time,
 // event, arrow, step. The interval is 30 s without jitter, deaf 1 s, guard 2 s.
 // Events: step (nothing but time passed), arm QUEUE IN, hear, deaf, ask,
-// looked [QUEUE=IN…] [lease=IN] [again], fail.
+// somebody, looked [QUEUE=IN…] [lease=IN] [again] [others] [guard=IN]
+// [recheck=IN], fail.
 // Times of the answer count from the start. A script may not skip a time at
 // which the agenda wanted to be asked.
 var agendaScripts = []struct{ name, script string }{
@@ -203,6 +204,127 @@ var agendaScripts = []struct{ name, script string }{
 		0s      arm a 0.2s            -> next 200ms
 		0.2s    step                  -> wake a, next 1s
 	`},
+	{"while others work a tick comes after each guard, and no longer", `
+		0s      hear                  -> tick
+		0s      looked others         -> next 2s
+		2s      step                  -> tick
+		2.5s    looked others         -> next 4.5s
+		4.5s    step                  -> tick
+		4.5s    looked                -> next 34.5s
+	`},
+	{"the guard is as long as the tick says", `
+		0s      hear                  -> tick
+		0s      looked others guard=8s -> next 8s
+		8s      step                  -> tick
+		8s      looked others guard=1h -> next 38s
+		38s     step                  -> tick
+		38s     looked others         -> next 40s
+	`},
+	{"deaf, the tick of every second does for others too", `
+		0s      step                  -> tick
+		0s      looked others         -> next 1s
+		0.5s    hear                  -> next 2s
+	`},
+	{"somebody may have begun to work: a tick after the guard, once", `
+		0s      hear                  -> tick
+		0s      looked                -> next 30s
+		5s      somebody              -> next 7s
+		7s      step                  -> tick
+		7s      looked                -> next 37s
+	`},
+	{"before the first look the guard is the configured one", `
+		0s      hear                  -> tick
+		0s      somebody              ->
+		0.1s    looked                -> next 2.1s
+	`},
+	{"the guard after a bell is as long as the last tick said", `
+		0s      hear                  -> tick
+		0s      looked guard=16s      -> next 30s
+		1s      somebody              -> next 17s
+		17s     step                  -> tick
+		17s     looked                -> next 47s
+	`},
+	{"many bells neither put the tick off nor make it many", `
+		0s      hear                  -> tick
+		0s      looked                -> next 30s
+		5s      somebody              -> next 7s
+		6s      somebody              -> next 7s
+		6.5s    somebody              -> next 7s
+		7s      step                  -> tick
+		7.1s    looked                -> next 37.1s
+		8s      somebody              -> next 10s
+		10s     step                  -> tick
+		10s     looked                -> next 40s
+	`},
+	{"a tick that comes earlier does for the bell", `
+		0s      hear                  -> tick
+		0s      looked                -> next 30s
+		29s     somebody              -> next 30s
+		30s     step                  -> tick
+		30s     looked                -> next 1m0s
+	`},
+	{"a tick right behind the bell may be before the claim: another follows", `
+		0s      hear                  -> tick
+		0s      looked                -> next 30s
+		29.9s   somebody              -> next 30s
+		30s     step                  -> tick
+		30s     looked                -> next 32s
+		32s     step                  -> tick
+		32s     looked                -> next 1m2s
+	`},
+	{"a bell during a tick: that one may have looked already", `
+		0s      hear                  -> tick
+		0.1s    somebody              ->
+		0.2s    looked                -> next 2.2s
+		2.2s    step                  -> tick
+		2.2s    looked                -> next 32.2s
+	`},
+	{"after a slow tick with bells the next does not follow at once", `
+		0s      hear                  -> tick
+		0.1s    somebody              ->
+		4s      looked                -> next 6s
+	`},
+	{"a recheck comes at its time, exactly, once", `
+		0s      hear                  -> tick
+		0s      looked recheck=1.5s   -> next 1.5s
+		1.5s    step                  -> tick
+		1.5s    looked                -> next 31.5s
+	`},
+	{"a recheck may be later than other ticks, which do not put it off by themselves", `
+		0s      hear                  -> tick
+		0s      looked recheck=10s others -> next 2s
+		2s      step                  -> tick
+		2s      looked recheck=8s others -> next 4s
+	`},
+	{"a failed recheck is repeated at the deaf pace", `
+		0s      hear                  -> tick
+		0s      looked recheck=2s     -> next 2s
+		2s      step                  -> tick
+		2s      fail                  -> next 3s
+		3s      step                  -> tick
+		3s      looked                -> next 33s
+	`},
+}
+
+// TestAgendaGuardIsBounded: with a bell every few milliseconds there is one
+// tick in each guard interval, whether others work or not.
+func TestAgendaGuardIsBounded(t *testing.T) {
+	for _, others := range []bool{false, true} {
+		a := newAgenda(30*time.Second, time.Second, 2*time.Second, func() float64 { return 0.5 })
+		a.hear(true)
+		start := time.Now()
+		ticks := 0
+		for now := start; now.Before(start.Add(time.Minute)); now = now.Add(5 * time.Millisecond) {
+			a.somebody(now)
+			if a.step(now).tick {
+				ticks++
+				a.looked(now, Look{Others: others})
+			}
+		}
+		if ticks < 29 || ticks > 31 {
+			t.Errorf("others %v: %d ticks in a minute, want 30", others, ticks)
+		}
+	}
 }
 
 func TestAgenda(t *testing.T) {
@@ -300,6 +422,8 @@ func tell(t *testing.T, a *agenda, now time.Time, words []string) {
 		a.hear(false)
 	case "ask":
 		a.ask()
+	case "somebody":
+		a.somebody(now)
 	case "fail":
 		a.fail(now)
 	case "looked":
@@ -309,6 +433,12 @@ func tell(t *testing.T, a *agenda, now time.Time, words []string) {
 			switch name {
 			case "again":
 				look.Again = true
+			case "others":
+				look.Others = true
+			case "guard":
+				look.Guard = duration(t, value)
+			case "recheck":
+				look.Recheck = duration(t, value)
 			case "lease":
 				look.Lease, look.HasLease = duration(t, value), true
 			default:

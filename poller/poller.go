@@ -18,6 +18,16 @@ type Look struct {
 	// process ends, if HasLease.
 	Lease    time.Duration
 	HasLease bool
+	// Others says that other processes have jobs in hand whose death is to be
+	// noticed: the next tick comes after Guard, not after an interval.
+	Others bool
+	// Guard is the time between two ticks while others work, and the most
+	// between Poller.Guard and the next tick. 0: Config.Guard. It is at most
+	// Config.Interval.
+	Guard time.Duration
+	// Recheck, if not 0, is when this very look is to be repeated: neither
+	// later nor, if nothing else asks for a tick, earlier.
+	Recheck time.Duration
 	// Again says that a batch of the tick was full: there is more to do.
 	Again bool
 }
@@ -31,7 +41,8 @@ type Config struct {
 	// a tick that failed. Default 1 s.
 	Deaf time.Duration
 	// Guard is the least time between the end of a tick and one that comes
-	// because a lease ends. Default 2 s.
+	// because a lease ends, and the time after which others are looked at while
+	// they work. Default 2 s.
 	Guard time.Duration
 
 	// Tick looks at the database. One call at a time, in a goroutine of its
@@ -148,6 +159,14 @@ func (p *Poller) SetHearing(hearing bool) {
 // starts are one.
 func (p *Poller) TickNow() {
 	p.change((*agenda).ask)
+}
+
+// Guard says that somebody, here or elsewhere, may begin to work about now:
+// whether that process lives is to be seen. A tick comes at most one guard
+// interval later, and not before the claim can be seen; calls in between do
+// not put it off, nor do they make it more ticks.
+func (p *Poller) Guard() {
+	p.change(func(a *agenda) { a.somebody(time.Now()) })
 }
 
 func (p *Poller) change(f func(*agenda)) {
