@@ -34,6 +34,7 @@ type Client struct {
 	// queue that keeps none from one that was taken from us: neither has left a
 	// trace.
 	completed leaseSet
+	health    healthBook
 
 	mu       sync.Mutex
 	handlers map[string]handler

@@ -96,6 +96,11 @@ type Observer struct {
 	// Hearing is called when this process begins to hear notifications, and
 	// with false when it does not hear them any more and polls every second.
 	Hearing func(bool)
+	// Died is called when this process has found that a worker is dead, without
+	// waiting for its leases, and has taken that many of its running jobs from
+	// it; several times if they were many. Whoever of the processes sees it
+	// first is told.
+	Died func(workerID string, jobs int)
 }
 
 // DefaultRetryDelay is the pause after the given number of failed attempts:
@@ -166,6 +171,9 @@ func (c Config) resolve() (Config, error) {
 	}
 	if c.Observer.Hearing == nil {
 		c.Observer.Hearing = func(bool) {}
+	}
+	if c.Observer.Died == nil {
+		c.Observer.Died = func(string, int) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -107,7 +108,10 @@ type line struct {
 	// belongs to a session may be left on one that is pooled. nil: nothing to do.
 	opened func(context.Context, *pgx.Conn, peer.Server) error
 
+	up atomic.Bool // there is a connection, and its last use has not broken it
+
 	mu           sync.Mutex
+	used         time.Time // when a use last worked
 	pace         *peer.Pace
 	conn         *pgx.Conn
 	saidReadOnly bool // since a use last worked
@@ -129,6 +133,7 @@ func (l *line) use(ctx context.Context, do func(*pgx.Conn) error) error {
 	}
 	switch {
 	case err == nil:
+		l.used = time.Now()
 		l.pace.Lived()
 		l.saidReadOnly = false
 	case errors.Is(err, claim.ErrReadOnly):
@@ -142,6 +147,7 @@ func (l *line) use(ctx context.Context, do func(*pgx.Conn) error) error {
 		l.hangUp()
 		l.client.metPooler(ctx)
 	}
+	l.up.Store(l.conn != nil && !l.conn.IsClosed())
 	return err
 }
 
@@ -165,6 +171,34 @@ func (l *line) connect(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// ping looks whether the connection still stands, and makes a new one if not,
+// unless it has been used within the given time or is in use. It returns when
+// to look next.
+func (l *line) ping(ctx context.Context, every time.Duration) (next time.Duration, err error) {
+	if !l.mu.TryLock() {
+		return every, nil
+	}
+	left := every - time.Since(l.used)
+	broken := l.conn == nil || l.conn.IsClosed()
+	l.mu.Unlock()
+	if left > 0 && !broken {
+		return left, nil
+	}
+	return every, l.use(ctx, func(conn *pgx.Conn) error { return conn.Ping(ctx) })
+}
+
+// useIfUp is use, if there is a connection that nobody uses.
+func (l *line) useIfUp(do func(*pgx.Conn) error) error {
+	if !l.mu.TryLock() {
+		return nil
+	}
+	defer l.mu.Unlock()
+	if l.conn == nil || l.conn.IsClosed() {
+		return nil
+	}
+	return do(l.conn)
 }
 
 // close ends the connection, if there is one, after the use that is under way.

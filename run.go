@@ -48,9 +48,10 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 	defer run.close()
 	err = together(ctx,
-		loop{"dispatcher", run.dispatcher.Run},
+		loop{"dispatcher", run.work},
 		loop{"listener", run.listener.Run},
-		loop{"poller", run.poller.Run})
+		loop{"poller", run.poller.Run},
+		loop{"presence", run.presence.Run})
 	if err != nil {
 		return fmt.Errorf("fencepost run: %w", err)
 	}
@@ -103,9 +104,14 @@ type running struct {
 	listener   *notify.Listener
 	clock      poller.Clock
 	queues     []string
+	presence   *presence
 	hearing    atomic.Bool
+	drained    chan struct{} // closed when the dispatcher has ended
+
+	// Of the poller's goroutine alone.
+	suspects suspects
 	// noReapUntil keeps this process from ending leases that may only seem to
-	// be over. Only the poller's goroutine reads and writes it.
+	// be over.
 	noReapUntil time.Time
 }
 
@@ -124,19 +130,21 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 	}
 	c.started = true
 
-	r := &running{client: c, queues: slices.Sorted(maps.Keys(c.config.Queues))}
+	r := &running{client: c, queues: slices.Sorted(maps.Keys(c.config.Queues)), drained: make(chan struct{})}
 	r.store = &store{
 		client:   c,
 		kinds:    c.kinds(),
 		exchange: c.newLine("exchange"),
 		keeper:   c.newLine("keeper"),
 	}
+	r.presence = newPresence(c, r.store.kinds, r.store.exchange, func() bool { return r.dispatcher.InHand() > 0 }, r.drained)
+	r.store.exchange.opened = r.presence.opened
 	r.poller = poller.New(poller.Config{
 		Interval: c.config.PollInterval,
 		Deaf:     deafInterval,
 		Guard:    guard,
 		Tick:     r.tick,
-		Wake:     func(queue string) { r.dispatcher.Wake(queue) },
+		Wake:     r.due,
 		Logger:   c.config.Logger,
 	})
 	r.listener = notify.New(notify.Config{
@@ -147,7 +155,8 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		Bell:      r.heard,
 		Recall:    r.recalled,
 		Connected: r.look,
-		Hearing: func(hearing bool, _ error) {
+		Hearing: func(hearing bool, cause error) {
+			c.health.hearing(hearing, cause)
 			r.hearing.Store(hearing)
 			r.poller.SetHearing(hearing)
 			c.config.Observer.Hearing(hearing)
@@ -173,6 +182,7 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 	if c.hurry.Load() { // since before
 		r.dispatcher.StopNow()
 	}
+	c.health.begin(r)
 	r.look()
 	return r, nil
 }
@@ -186,8 +196,16 @@ func (r *running) slots() []dispatcher.Queue {
 	return queues
 }
 
+// work is the dispatcher's loop.
+func (r *running) work(ctx context.Context) error {
+	defer close(r.drained)
+	return r.dispatcher.Run(ctx)
+}
+
 // close hangs up what the rooms have used.
 func (r *running) close() {
+	r.client.health.end()
+	r.presence.leave()
 	r.store.exchange.close()
 	r.store.keeper.close()
 }
@@ -201,20 +219,30 @@ func (r *running) look() {
 }
 
 // heard is called for each bell, also for those of queues worked elsewhere:
-// alarms for them must not pile up here.
+// alarms for them must not pile up here, but whoever claims those jobs is
+// watched.
 func (r *running) heard(b notify.Bell) {
-	if _, ours := r.client.config.Queues[b.Queue]; !ours {
-		return
+	_, ours := r.client.config.Queues[b.Queue]
+	in := time.Duration(0)
+	if !b.Due.IsZero() {
+		in = r.clock.Until(b.Due)
 	}
-	if b.Due.IsZero() {
-		r.dispatcher.Wake(b.Queue)
-		return
-	}
-	if in := r.clock.Until(b.Due); in > 0 {
+	switch {
+	case in > 0 && ours:
 		r.poller.Arm(b.Queue, in)
-	} else {
-		r.dispatcher.Wake(b.Queue)
+	case in > 0: // whoever works that queue has the alarm
+	case ours:
+		r.due(b.Queue)
+	default:
+		r.poller.Guard()
 	}
+}
+
+// due is called when a job of one of our queues may be due. Others take it for
+// due at the same time.
+func (r *running) due(queue string) {
+	r.dispatcher.Wake(queue)
+	r.poller.Guard()
 }
 
 // recalled is called for each recall, also for those of other workers.
@@ -222,64 +250,4 @@ func (r *running) recalled(worker string) {
 	if worker == r.client.workerID {
 		r.dispatcher.Recall()
 	}
-}
-
-// tick is the one statement of the poller. A stop does not cancel it: that
-// would cost the connection over which the last outcomes are to be stored.
-func (r *running) tick(ctx context.Context) (poller.Look, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
-	defer cancel()
-	if !r.hearing.Load() {
-		r.dispatcher.Recall() // there may have been one
-	}
-	c := r.client
-	request := claim.TickRequest{
-		Queues: r.queues,
-		Kinds:  r.store.kinds,
-		Reap:   !time.Now().Before(r.noReapUntil),
-		Own:    r.listener.Own(),
-		Token:  r.listener.Expect(),
-	}
-	var ticked claim.Ticked
-	var pruned int
-	err := r.store.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
-		request.Latest = r.clock.Latest()
-		sent := time.Now()
-		ticked, err = c.table.Tick(ctx, conn, request)
-		if err != nil {
-			return err
-		}
-		if jump := r.clock.Observe(ticked.Now, sent, time.Now()); jump != 0 {
-			r.distrustLeases(jump)
-		}
-		if ticked.Refused != nil {
-			c.config.Logger.ErrorContext(ctx, "the database does not let every job end whose lease is over", "error", ticked.Refused)
-		}
-		if ticked.Expired {
-			if pruned, err = c.table.Prune(ctx, conn); err != nil {
-				// No reason to work less: what should go only stays longer.
-				c.config.Logger.ErrorContext(ctx, "finished jobs whose time is up cannot be deleted", "error", err)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return poller.Look{}, err
-	}
-	r.listener.Await(request.Token)
-	return poller.Look{
-		Next:     ticked.Next,
-		Lease:    ticked.Lease,
-		HasLease: ticked.HasLease,
-		Again:    ticked.Reaped == claim.ReapBatch || pruned == claim.PruneBatch,
-	}, nil
-}
-
-// distrustLeases is called when the database's clock has stepped against ours.
-// Leases were given by the old time: for the length of one, those that seem to
-// be over are left to their holders to extend.
-func (r *running) distrustLeases(jump time.Duration) {
-	r.noReapUntil = time.Now().Add(r.client.config.Lease)
-	r.client.config.Logger.Warn("the database's clock has stepped; expired leases are left alone for the length of one",
-		"step", jump, "lease", r.client.config.Lease)
 }

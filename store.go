@@ -1,6 +1,7 @@
 package fencepost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -30,6 +31,7 @@ type store struct {
 }
 
 func (s *store) Exchange(ctx context.Context, trip dispatcher.Trip) (haul dispatcher.Haul) {
+	defer func() { s.client.health.note(exchangeLoop, cmp.Or(haul.FinishErr, haul.ClaimErr)) }()
 	haul.Claimed = make([]claim.Claimed, len(trip.Wants))
 	if len(trip.Outcomes) > 0 {
 		haul.Results, haul.FinishErr = s.finish(ctx, trip.Outcomes)
@@ -91,23 +93,27 @@ func (s *store) claim(ctx context.Context, want dispatcher.Want) (claimed claim.
 	return claimed, err
 }
 
-func (s *store) Extend(ctx context.Context, leases []claim.Lease) (lost []claim.Loss, err error) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	err = s.keeper.use(ctx, func(conn *pgx.Conn) (err error) {
-		lost, err = s.client.table.Extend(ctx, conn, leases, s.client.config.Lease)
-		return err
+func (s *store) Extend(ctx context.Context, leases []claim.Lease) ([]claim.Loss, error) {
+	return s.keep(ctx, func(ctx context.Context, conn *pgx.Conn) ([]claim.Loss, error) {
+		return s.client.table.Extend(ctx, conn, leases, s.client.config.Lease)
 	})
-	return s.taken(lost), err
 }
 
-func (s *store) Check(ctx context.Context, leases []claim.Lease) (lost []claim.Loss, err error) {
+func (s *store) Check(ctx context.Context, leases []claim.Lease) ([]claim.Loss, error) {
+	return s.keep(ctx, func(ctx context.Context, conn *pgx.Conn) ([]claim.Loss, error) {
+		return s.client.table.Check(ctx, conn, leases)
+	})
+}
+
+// keep asks on the keeper's connection which leases are lost.
+func (s *store) keep(ctx context.Context, ask func(context.Context, *pgx.Conn) ([]claim.Loss, error)) (lost []claim.Loss, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	err = s.keeper.use(ctx, func(conn *pgx.Conn) (err error) {
-		lost, err = s.client.table.Check(ctx, conn, leases)
+		lost, err = ask(ctx, conn)
 		return err
 	})
+	s.client.health.note(keeperLoop, err)
 	return s.taken(lost), err
 }
 

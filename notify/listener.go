@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,6 +55,7 @@ type Listener struct {
 	config Config
 	own    string
 	proof  proof
+	heard  atomic.Pointer[time.Time] // when the last own bell was; nil: none yet
 
 	// Of the goroutine of Run alone.
 	pace       *peer.Pace
@@ -126,6 +128,15 @@ func (l *Listener) Run(ctx context.Context) error {
 // Own returns the channel of this Listener alone, on which the process rings
 // for itself. No two Listeners have the same.
 func (l *Listener) Own() string { return l.own }
+
+// Heard returns when a bell that the process rang for itself was last heard;
+// zero: never.
+func (l *Listener) Heard() time.Time {
+	if at := l.heard.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
 
 // Expect returns the payload for a bell on the channel Own. Call it just
 // before ringing.
@@ -214,6 +225,7 @@ func (l *Listener) ownBell(token string) {
 	if !l.proof.heard(token) {
 		return
 	}
+	l.heard.Store(new(time.Now()))
 	l.pace.Lived()
 	if l.state != hearing {
 		l.state = hearing

@@ -30,6 +30,9 @@ const sqlGreeting = `SELECT pg_is_in_recovery(), current_setting('transaction_re
 // still leads to it, or one that was made read-only; the connection is of no
 // use then.
 //
+// On a connection of ours alone the server is told to look, by keepalives,
+// whether we are still there.
+//
 // A pooler is known by the process id in its first answer, which it makes up.
 func Greet(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	var recovery, readOnly bool
@@ -44,7 +47,14 @@ func Greet(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	case readOnly:
 		return Server{}, fmt.Errorf("%w: its transactions are read-only", ErrReadOnly)
 	}
-	return Server{Pooled: pid != int64(conn.PgConn().PID())}, nil
+	server := Server{Pooled: pid != int64(conn.PgConn().PID())}
+	if !server.Pooled {
+		keepAlive(ctx, conn)
+		if conn.IsClosed() {
+			return Server{}, errors.New("greet the server: connection lost")
+		}
+	}
+	return server, nil
 }
 
 // PreferPrimary makes a connection to one of several servers, or to a name

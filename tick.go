@@ -1,0 +1,101 @@
+package fencepost
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost/claim"
+	"github.com/fencepost-go/fencepost/poller"
+)
+
+// tick is the one statement of the poller. A stop does not cancel it: that
+// would cost the connection over which the last outcomes are to be stored.
+func (r *running) tick(ctx context.Context) (look poller.Look, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
+	defer cancel()
+	defer func() { r.client.health.note(tickLoop, err) }()
+	if !r.hearing.Load() {
+		r.dispatcher.Recall() // there may have been one
+	}
+	token := r.listener.Expect()
+	err = r.store.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
+		look, err = r.tickOn(ctx, conn, token)
+		return err
+	})
+	if err != nil {
+		return poller.Look{}, err
+	}
+	r.listener.Await(token)
+	return look, nil
+}
+
+func (r *running) tickOn(ctx context.Context, conn *pgx.Conn, token string) (poller.Look, error) {
+	c := r.client
+	if at := r.presence.lastRedial(); !at.Equal(r.suspects.redialled) {
+		r.suspects.redial(at)
+	}
+	sent := time.Now()
+	ticked, err := c.table.Tick(ctx, conn, claim.TickRequest{
+		Queues: r.queues,
+		Kinds:  r.store.kinds,
+		Reap:   !sent.Before(r.noReapUntil),
+		Latest: r.clock.Latest(),
+		Worker: r.presence.name(),
+		Dead:   r.suspects.dead(sent),
+		Own:    r.listener.Own(),
+		Token:  token,
+	})
+	if err != nil {
+		return poller.Look{}, err
+	}
+	answered := time.Now()
+	if jump := r.clock.Observe(ticked.Now, sent, answered); jump != 0 {
+		r.distrustLeases(jump)
+	}
+	look := poller.Look{
+		Next:     ticked.Next,
+		Lease:    ticked.Lease,
+		HasLease: ticked.HasLease,
+		Others:   ticked.Others,
+		Guard:    watchEvery(ticked.Rank, c.config.PollInterval),
+		Recheck:  r.suspects.saw(answered, ticked.Silent),
+		Again:    ticked.Reaped == claim.ReapBatch,
+	}
+	for _, dead := range ticked.Died {
+		c.config.Logger.WarnContext(ctx, "a worker has died; its jobs go to others", "worker", dead.Worker, "jobs", dead.Jobs)
+		c.config.Observer.Died(dead.Worker, dead.Jobs)
+	}
+	if ticked.Refused != nil {
+		c.config.Logger.ErrorContext(ctx, "the database does not let every job end that is to be taken from its worker", "error", ticked.Refused)
+	}
+	// What follows is no reason to work less: what should go only stays longer.
+	if ticked.Expired {
+		pruned, err := c.table.Prune(ctx, conn)
+		if err != nil {
+			c.config.Logger.ErrorContext(ctx, "finished jobs whose time is up cannot be deleted", "error", err)
+		}
+		look.Again = look.Again || pruned == claim.PruneBatch
+	}
+	if ticked.Stale {
+		swept, err := c.table.Sweep(ctx, conn)
+		if err != nil {
+			c.config.Logger.ErrorContext(ctx, "rows that dead workers have left cannot be deleted", "error", err)
+		}
+		look.Again = look.Again || swept == claim.SweepBatch
+	}
+	if !ticked.Registered {
+		r.presence.missed(ctx, conn)
+	}
+	return look, nil
+}
+
+// distrustLeases is called when the database's clock has stepped against ours.
+// Leases were given by the old time: for the length of one, those that seem to
+// be over are left to their holders to extend.
+func (r *running) distrustLeases(jump time.Duration) {
+	r.noReapUntil = time.Now().Add(r.client.config.Lease)
+	r.client.config.Logger.Warn("the database's clock has stepped; expired leases are left alone for the length of one",
+		"step", jump, "lease", r.client.config.Lease)
+}
