@@ -82,6 +82,8 @@ func connect(ctx context.Context, connConfig func(context.Context) (*pgx.ConnCon
 	server, err := peer.Greet(greeting, conn)
 	if err != nil {
 		_ = conn.Close(greeting) // there is nothing left to do about it
+		// In a silent network pgx would wait for the server for another 15 s.
+		_ = conn.PgConn().Conn().Close()
 		<-conn.PgConn().CleanupDone()
 		return nil, err
 	}

@@ -49,9 +49,8 @@ func Greet(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	}
 	server := Server{Pooled: pid != int64(conn.PgConn().PID())}
 	if !server.Pooled {
-		keepAlive(ctx, conn)
-		if conn.IsClosed() {
-			return Server{}, errors.New("greet the server: connection lost")
+		if err := keepAlive(ctx, conn); err != nil {
+			return Server{}, fmt.Errorf("greet the server: %w", err)
 		}
 	}
 	return server, nil

@@ -15,8 +15,16 @@ const sqlKeepAlive = `SELECT set_config('tcp_keepalives_idle', '10', false), set
 
 // keepAlive makes the server look whether we are still there. Settings by SQL,
 // not in the start-up packet, which poolers refuse. They are for TCP; over a
-// Unix socket they do nothing, and a server that knows one of them not has
-// none of them.
-func keepAlive(ctx context.Context, conn *pgx.Conn) {
-	_, _ = conn.Exec(ctx, sqlKeepAlive, pgx.QueryExecModeSimpleProtocol)
+// Unix socket they do nothing. A server that refuses them goes without: the
+// error is of interest only if it has cost the connection.
+func keepAlive(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, sqlKeepAlive, pgx.QueryExecModeExec)
+	if err == nil {
+		rows.Close()
+		err = rows.Err()
+	}
+	if conn.IsClosed() {
+		return err
+	}
+	return nil
 }
