@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ func TestAnySchemaNameWorks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &bench{t, b.ctx, b.dsn, b.conn}
+			wantCommand(t, name, migrations.Check(b.ctx, b.conn, name))
 			if applied := b.up(name); len(applied) != migrations.Latest {
 				t.Fatalf("applied %+v", applied)
 			}
@@ -33,6 +35,21 @@ func TestAnySchemaNameWorks(t *testing.T) {
 				t.Errorf("reverted %+v, %v", reverted, err)
 			}
 		})
+	}
+}
+
+// wantCommand makes a shell say what it would run if somebody pasted what the
+// error proposes.
+func wantCommand(t *testing.T, schema string, err error) {
+	t.Helper()
+	if err == nil {
+		t.Error("no error without tables")
+		return
+	}
+	_, command, _ := strings.Cut(err.Error(), "run: fencepost ")
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s|' `+command).Output()
+	if want := "migrate|up|--schema|" + schema + "|"; err != nil || string(out) != want {
+		t.Errorf("a shell takes %q for %q, %v; want %q", command, out, err, want)
 	}
 }
 

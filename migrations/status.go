@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -72,16 +74,26 @@ func Check(ctx context.Context, db Querier, schema string) error {
 	err := db.QueryRow(ctx, fill("SELECT coalesce(max(version), 0), coalesce(max(oldest_code), 0) FROM {{schema}}.schema_migrations", schema)).Scan(&current, &oldest)
 	switch {
 	case missing(err):
-		return fmt.Errorf("%w: there is no Fencepost in schema %q of this database; run: fencepost migrate up --schema %s", ErrSchema, schema, schema)
+		return fmt.Errorf("%w: there is no Fencepost in schema %q of this database; run: %s", ErrSchema, schema, upCommand(schema))
 	case err != nil:
 		return fmt.Errorf("check schema %q: %w", schema, err)
 	case current < Latest:
-		return fmt.Errorf("%w: schema %q is at version %d and this program needs %d; run: fencepost migrate up --schema %s", ErrSchema, schema, current, Latest, schema)
+		return fmt.Errorf("%w: schema %q is at version %d and this program needs %d; run: %s", ErrSchema, schema, current, Latest, upCommand(schema))
 	case oldest > Latest:
 		return fmt.Errorf("%w: schema %q is at version %d, which works with programs from version %d on, and this one is at %d; install a newer one", ErrSchema, schema, current, oldest, Latest)
 	}
 	return nil
 }
+
+// upCommand is what to run, as a shell takes it.
+func upCommand(schema string) string {
+	if !plainWord.MatchString(schema) {
+		schema = "'" + strings.ReplaceAll(schema, "'", `'\''`) + "'"
+	}
+	return "fencepost migrate up --schema " + schema
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.,:@%+/-]+$`)
 
 // version returns the newest applied version, 0 if there is none.
 func version(ctx context.Context, db Querier, schema string) (int, error) {
