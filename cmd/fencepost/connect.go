@@ -80,6 +80,11 @@ func hidesPassword(url string) bool {
 // withPool runs do on a pool, after it has made sure that the database can be
 // reached and that its tables fit this program.
 func (a *app) withPool(ctx context.Context, do func(*pgxpool.Pool) error) error {
+	return a.withCheckedPool(ctx, func(err error) error { return err }, do)
+}
+
+// withCheckedPool leaves it to judge whether an error of the check is one.
+func (a *app) withCheckedPool(ctx context.Context, judge func(error) error, do func(*pgxpool.Pool) error) error {
 	config, err := a.config()
 	if err != nil {
 		return err
@@ -92,16 +97,20 @@ func (a *app) withPool(ctx context.Context, do func(*pgxpool.Pool) error) error 
 	if err := pool.Ping(ctx); err != nil {
 		return cannotConnect(err)
 	}
-	if err := migrations.Check(ctx, pool, a.schema); err != nil {
+	if err := judge(migrations.Check(ctx, pool, a.schema)); err != nil {
 		return explain(err)
 	}
 	return explain(do(pool))
 }
 
+func isRefused(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && server.Code == "42501"
+}
+
 // explain adds to an error about a missing right where rights come from.
 func explain(err error) error {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == "42501" {
+	if isRefused(err) {
 		return fmt.Errorf("%w\n%s", err, rightsHelp)
 	}
 	return err
@@ -112,12 +121,29 @@ const rightsHelp = `this role of the database lacks a right: to look needs those
 // withClient is withPool for commands that need a client of the usual kind.
 func (a *app) withClient(ctx context.Context, do func(*fencepost.Client, *pgxpool.Pool) error) error {
 	return a.withPool(ctx, func(pool *pgxpool.Pool) error {
-		client, err := fencepost.New(pool, fencepost.Config{Schema: a.schema})
-		if err != nil {
-			return usage("%w", err)
-		}
-		return do(client, pool)
+		return a.newClient(pool, do)
 	})
+}
+
+// withProducer is withClient for commands that only enqueue. A producer may
+// not read which version the schema is of, and need not: what is wrong with
+// the tables is refused by them.
+func (a *app) withProducer(ctx context.Context, do func(*fencepost.Client, *pgxpool.Pool) error) error {
+	judge := func(err error) error {
+		if isRefused(err) {
+			return nil
+		}
+		return err
+	}
+	return a.withCheckedPool(ctx, judge, func(pool *pgxpool.Pool) error { return a.newClient(pool, do) })
+}
+
+func (a *app) newClient(pool *pgxpool.Pool, do func(*fencepost.Client, *pgxpool.Pool) error) error {
+	client, err := fencepost.New(pool, fencepost.Config{Schema: a.schema})
+	if err != nil {
+		return usage("%w", err)
+	}
+	return do(client, pool)
 }
 
 // withConn runs do on a connection, whatever the database holds.

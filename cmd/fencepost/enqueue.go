@@ -55,7 +55,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 			if cmd.Flags().Changed("max-attempts") && job.MaxAttempts == 0 {
 				return usage("--max-attempts is 0; must be at least 1")
 			}
-			return a.withClient(cmd.Context(), func(client *fencepost.Client, pool *pgxpool.Pool) error {
+			return a.withProducer(cmd.Context(), func(client *fencepost.Client, pool *pgxpool.Pool) error {
 				var ids []int64
 				var err error
 				if len(args) == 0 {

@@ -14,7 +14,7 @@ import (
 func (a *app) migrateCommand() *cobra.Command {
 	return parent(
 		&cobra.Command{Use: "migrate", Short: "Create, update or remove the queue's tables"},
-		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand(), a.migratePrintCommand(),
+		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand(), a.migratePrintCommand(), a.migrateGrantsCommand(),
 	)
 }
 
@@ -24,7 +24,12 @@ func (a *app) migrateUpCommand() *cobra.Command {
 		Short: "Bring the schema to the newest version, creating it if needed",
 		Long: `Bring the schema to the newest version, creating it if needed.
 
-Any number of processes may do this at once, also while workers run.`,
+Any number of processes may do this at once, also while workers run. A table
+that somebody else has locked is waited for in steps of 0.3 s, so that workers
+go on meanwhile; after about a minute the error says who holds it.
+
+Roles that got their rights by "fencepost migrate grants" have them on what is
+new as well.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
@@ -40,6 +45,10 @@ func (a *app) migrateDownCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down --to VERSION",
 		Short: "Take the schema back to a version; with --to 0 every job is lost",
+		Long: `Take the schema back to a version; with --to 0 every job is lost.
+
+Stop first every worker that needs more than that version: it would fail. Jobs
+stay, but what the older version does not know is lost: a paused queue goes on.`,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("to") { // no default: a slip of the hand must not delete the jobs
@@ -139,9 +148,13 @@ func (a *app) migratePrintCommand() *cobra.Command {
 		Short: "Print the migrations as SQL, without a database",
 		Long: `Print the migrations as SQL, without a database, for people who apply SQL by
 other means. The rows by which "migrate status" knows them are part of it.
-With --from above --to it is the way back.`,
+With --from above --to it is the way back. Rights for roles that do not own the
+tables are printed by "fencepost migrate grants".`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if a.json {
+				return usage("--json: what this prints is SQL")
+			}
 			for _, v := range []int{from, to} {
 				if v < 0 || v > migrations.Latest {
 					return usage("versions are between 0 and %d", migrations.Latest)
