@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost-go/fencepost/claim"
 	"github.com/fencepost-go/fencepost/internal/payload"
@@ -138,6 +139,9 @@ func (e Enqueuer) Enqueue(ctx context.Context, jobs ...NewJob) ([]int64, error) 
 		return nil, nil
 	}
 	ids, err := e.insert(ctx, batches)
+	if refused := new(pgconn.PgError); errors.As(err, &refused) && refused.Code == "42501" {
+		return nil, fmt.Errorf("enqueue: %w; a role that enqueues needs INSERT and SELECT (id) on the table jobs, as \"fencepost migrate grants --producer\" gives them", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("enqueue: %w", err)
 	}

@@ -110,7 +110,7 @@ func isRefused(err error) bool {
 
 // explain adds to an error about a missing right where rights come from.
 func explain(err error) error {
-	if isRefused(err) {
+	if isRefused(err) && !strings.Contains(err.Error(), "fencepost migrate grants") {
 		return fmt.Errorf("%w\n%s", err, rightsHelp)
 	}
 	return err
