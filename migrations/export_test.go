@@ -20,3 +20,11 @@ func Replace(t *testing.T, files fs.FS) {
 
 // Files are the real migrations.
 func Files() fs.FS { return files }
+
+// Attempts is how often DDL tries for a lock, for the rest of the test, which
+// must not be parallel.
+func Attempts(t *testing.T, n int) {
+	before := ddlAttempts
+	t.Cleanup(func() { ddlAttempts = before })
+	ddlAttempts = n
+}

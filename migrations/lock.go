@@ -50,7 +50,7 @@ func locked(ctx context.Context, conn *pgx.Conn, schema string, do func(tx pgx.T
 			return do(tx)
 		})
 		var server *pgconn.PgError
-		if err == nil || !mine || !errors.As(err, &server) || server.Code != "55P03" {
+		if err == nil || !mine || !errors.As(err, &server) || server.Code != "55P03" && server.Code != "40P01" {
 			return err
 		}
 		held, herr := readHolders(ctx, conn, schema)

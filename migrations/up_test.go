@@ -1,13 +1,11 @@
 package migrations_test
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/fencepost-go/fencepost/migrations"
 )
@@ -115,61 +113,4 @@ func withNext(t *testing.T, oldestCode int) fs.FS {
 		files[name] = &fstest.MapFile{Data: data}
 	}
 	return files
-}
-
-// B105: a transaction that has read jobs is open. DDL does not queue up behind
-// it for long, with everybody else behind the DDL: it steps back and comes
-// again, and the table stays in use.
-func TestDDLDoesNotStopTheTable(t *testing.T) { // not parallel: it replaces the migrations
-	b := migrated(t)
-	migrations.Replace(t, withNext(t, 1))
-	dump, err := b.connect().Begin(b.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := dump.Exec(b.ctx, "SELECT count(*) FROM fencepost.jobs"); err != nil {
-		t.Fatal(err)
-	}
-	migrator, user := b.connect(), b.connect()
-	type answer struct {
-		applied []migrations.Migration
-		err     error
-	}
-	up := make(chan answer, 1)
-	go func() {
-		applied, err := migrations.Up(b.ctx, migrator, schema)
-		up <- answer{applied, err}
-	}()
-	for range 2 {
-		b.until("the migrator waits for the table", "SELECT "+waiting+" > 0")
-		// Behind the waiting DDL this waits too, but no longer than DDL may.
-		ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
-		if _, err := user.Exec(ctx, "INSERT INTO fencepost.jobs (kind) VALUES ('test')"); err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		b.until("the migrator steps back", "SELECT "+waiting+" = 0")
-	}
-	select {
-	case got := <-up:
-		t.Fatalf("gave up or went through: %+v", got)
-	default:
-	}
-	if err := dump.Rollback(b.ctx); err != nil {
-		t.Fatal(err)
-	}
-	got := <-up
-	if got.err != nil || len(got.applied) != 1 || got.applied[0].Version != migrations.Latest {
-		t.Errorf("applied %+v, %v", got.applied, got.err)
-	}
-	expect(b, int64(2), "SELECT count(extra) + count(*) FROM fencepost.jobs")
-
-	// Stepwise down and up again.
-	if reverted, err := migrations.Down(b.ctx, b.conn, schema, migrations.Latest-1); err != nil || len(reverted) != 1 || reverted[0].Version != migrations.Latest {
-		t.Errorf("one version down reverted %+v, %v", reverted, err)
-	}
-	expect(b, int64(2), "SELECT count(*) FROM fencepost.jobs")
-	if applied := b.up(schema); len(applied) != 1 {
-		t.Errorf("applied %+v", applied)
-	}
 }

@@ -49,7 +49,7 @@ func (a *app) migrateDownCommand() *cobra.Command {
 
 Stop first every worker that needs more than that version: it would fail. Jobs
 stay, but what the older version does not know is lost: a paused queue goes on.`,
-		Args:  cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("to") { // no default: a slip of the hand must not delete the jobs
 				return usage("--to is missing: say which version to go back to; 0 removes every table, with its jobs")
