@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -144,3 +145,13 @@ func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // literal quotes for SQL that somebody may paste.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// word quotes for a shell command that somebody may paste.
+func word(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.,:@%+/-]+$`)

@@ -189,9 +189,9 @@ func (d due) judge(staff []worker, stranger bool) Finding {
 	switch {
 	case d.Paused != nil:
 		f["paused_seconds"] = *d.Paused
-		return but(Warn, f, fmt.Sprintf("%s, and it has been paused for %s", waits, span(*d.Paused)), "fencepost queue resume "+d.Queue)
+		return but(Warn, f, fmt.Sprintf("%s, and it has been paused for %s", waits, span(*d.Paused)), "fencepost queue resume "+word(d.Queue))
 	case len(alive) == 0 && !stranger:
-		return but(verdict, f, waits+", and no live worker serves it", "start a worker for it: fencepost work --queue "+d.Queue+", or a service with it in Config.Queues")
+		return but(verdict, f, waits+", and no live worker serves it", "start a worker for it: fencepost work --exec COMMAND --queue "+word(d.Queue)+", or a service with it in Config.Queues")
 	case len(idle) > 0 && !stranger:
 		f["kinds"] = idle
 		return but(verdict, f, fmt.Sprintf("%s, and no live worker has a handler for kind %s", waits, strings.Join(idle, ", ")),
@@ -201,7 +201,7 @@ func (d due) judge(staff []worker, stranger bool) Finding {
 		if untold > 0 {
 			message += fmt.Sprintf(", of which it cannot be told for %d", untold)
 		}
-		return but(Warn, f, message, "give it more slots or workers; see whether handlers hang: fencepost list --status running --queue "+d.Queue)
+		return but(Warn, f, message, "give it more slots or workers; see whether handlers hang: fencepost list --status running --queue "+word(d.Queue))
 	default:
 		return Finding{Verdict: OK}
 	}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func TestQueuesWithDueJobs(t *testing.T) {
 	}{
 		"none":                     {"", nil, OK, []string{"no job is due"}, ""},
 		"scheduled":                {"INSERT INTO {{schema}}.jobs (kind, run_at) VALUES ('mail', clock_timestamp() + interval '1 hour')", nil, OK, []string{"no job is due"}, ""},
-		"young, nobody":            {young, nil, Warn, []string{"queue a:b: 1 due", "no live worker serves it", "fencepost work --queue a:b"}, ""},
+		"young, nobody":            {young, nil, Warn, []string{"queue a:b: 1 due", "no live worker serves it", "fencepost work --exec COMMAND --queue a:b,"}, ""},
 		"old, nobody":              {old, nil, Fail, []string{"queue a:b: 1 due, the oldest for 2m", "no live worker serves it"}, ""},
 		"old, others":              {old, []string{`{"default": 1}`, "NULL"}, Fail, []string{"no live worker serves it"}, ""},
 		"young, somebody":          {young, []string{`{"a:b": 1}`, "NULL"}, OK, []string{"with due jobs: 1"}, ""},
@@ -81,6 +82,22 @@ func TestQueuesWithDueJobs(t *testing.T) {
 				t.Errorf("%q says %q", f.Message, test.unsaid)
 			}
 		})
+	}
+}
+
+// A remedy is made to be pasted, and a name is whatever a producer has chosen.
+func TestNamesInRemediesAreWordsOfAShell(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a:b", "", "two words", "$(touch x)", "it's; rm -rf /", "--all", "a\nb"} {
+		for _, d := range []due{{Queue: name}, {Queue: name, Age: 90}, {Queue: name, Paused: new(float64)}} {
+			remedy := d.judge(nil, d.Age > 0).Remedy
+			_, command, _ := strings.Cut(remedy, "fencepost ")
+			command, _, _ = strings.Cut(command, ", or a service")
+			out, err := exec.CommandContext(t.Context(), "sh", "-c", "for w in "+command+"; do last=$w; done; printf %s \"$last\"").Output()
+			if err != nil || string(out) != name {
+				t.Errorf("of %q a shell takes %q, %v; want %q", command, out, err, name)
+			}
+		}
 	}
 }
 

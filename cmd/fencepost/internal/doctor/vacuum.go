@@ -63,11 +63,11 @@ func deadRows(ctx context.Context, e *exam) ([]Finding, error) {
 			last = span(*r.Vacuumed) + " ago"
 		}
 		if r.Dead >= e.limits.deadRows && r.Dead > r.Live {
-			list = append(list, but(Warn, f, fmt.Sprintf("%s: about %d dead rows beside %d, last vacuumed %s", r.Table, r.Dead, r.Live, last),
+			list = append(list, but(Warn, f, fmt.Sprintf("%s: about %d dead rows beside %d live ones, last vacuumed %s", r.Table, r.Dead, r.Live, last),
 				"see to what the checks autovacuum, transactions, prepared and slots say; then VACUUM "+pgx.Identifier{e.Schema, r.Table}.Sanitize()+
 					"; docs/operations.md has settings for a busy queue"))
 		} else if r.Table == "jobs" || r.Table == "finished" {
-			fine = append(fine, fmt.Sprintf("%s %d beside %d, vacuumed %s", r.Table, r.Dead, r.Live, last))
+			fine = append(fine, fmt.Sprintf("%s %d dead, %d live, vacuumed %s", r.Table, r.Dead, r.Live, last))
 		}
 	}
 	if len(list) == 0 {

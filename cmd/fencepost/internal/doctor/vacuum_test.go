@@ -17,7 +17,7 @@ func TestAutovacuumOfATable(t *testing.T) {
 func TestDeadRows(t *testing.T) {
 	t.Parallel()
 	w := setUp(t)
-	w.want("dead-rows", OK, "jobs 0 beside 0, vacuumed never")
+	w.want("dead-rows", OK, "jobs 0 dead, 0 live, vacuumed never")
 	w.limited(func(l *limits) { l.deadRows = 50 })
 	w.script("ALTER TABLE {{schema}}.jobs SET (autovacuum_enabled = off)") // or it might be faster than the test
 	w.script("INSERT INTO {{schema}}.jobs (kind) SELECT 'test' FROM generate_series(1, 110); DELETE FROM {{schema}}.jobs WHERE id % 2 = 0")
@@ -26,7 +26,7 @@ func TestDeadRows(t *testing.T) {
 	w.want("dead-rows", OK) // as many live ones
 	w.script("DELETE FROM {{schema}}.jobs WHERE id > 20")
 	w.until(stats, int64(100), testSchema)
-	w.want("dead-rows", Warn, "jobs: about 100 dead rows beside 10, last vacuumed never", "VACUUM")
+	w.want("dead-rows", Warn, "jobs: about 100 dead rows beside 10 live ones, last vacuumed never", "VACUUM")
 	w.script("VACUUM {{schema}}.jobs")
 	w.until("SELECT n_dead_tup = 0 FROM pg_stat_user_tables WHERE relname = 'jobs' AND schemaname = $1::text", testSchema)
 	w.want("dead-rows", OK, "ago")
