@@ -10,7 +10,7 @@ MAJORS ?= 14,15,16,17,18
 withpg := go run ./internal/cmd/withpg
 tool := go tool -modfile=tools/go.mod
 
-.PHONY: demo test test-matrix test-long lint fumpt vet staticcheck build
+.PHONY: demo test test-matrix test-long lint fumpt vet staticcheck build oldcode
 
 demo: ## the main job, with real processes that die and pause
 	go run ./cmd/fencepost demo
@@ -48,3 +48,11 @@ build: ## for this system, and a check that the others build
 	GOOS=windows GOARCH=amd64 go vet ./...
 	GOOS=darwin GOARCH=arm64 go build ./...
 	GOOS=windows GOARCH=amd64 go build ./...
+
+# What a build of the command needs, as it was in revision REV, which knew no
+# more than version N of the schema. For the last commit before a new migration:
+# TestRollingUpgrade runs it beside the newest.
+oldcode: ## keep old code for the upgrade test: make oldcode REV=v0.1.0 N=1
+	git -c tar.tar.gz.command='gzip -9n' archive --format=tar.gz -o cmd/fencepost/testdata/oldcode/$(N).tar.gz $(REV) -- \
+		go.mod go.sum ':(glob)**/*.go' ':(glob)**/*.sql' ':(exclude,glob)**/*_test.go' \
+		':(exclude)internal/pgtest' ':(exclude)internal/faultproxy' ':(exclude)internal/cmd' ':(exclude)tools'
