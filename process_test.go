@@ -17,10 +17,13 @@ import (
 	"github.com/fencepost-go/fencepost"
 )
 
-// workerDSN makes the test binary a worker process instead; see TestMain.
-const workerDSN = "FENCEPOST_TEST_WORKER_DSN"
+const (
+	// workerDSN makes the test binary a worker process instead; see TestMain.
+	workerDSN = "FENCEPOST_TEST_WORKER_DSN"
+	// workerHolds makes it one that holds its jobs; see holder.
+	workerHolds = "FENCEPOST_TEST_WORKER_HOLDS"
+)
 
-// workerMain is a worker whose handlers take their process down.
 func workerMain(dsn string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -29,6 +32,14 @@ func workerMain(dsn string) error {
 		return err
 	}
 	defer pool.Close()
+	if os.Getenv(workerHolds) != "" {
+		return holderMain(ctx, pool)
+	}
+	return killerMain(ctx, pool)
+}
+
+// killerMain is a worker whose handlers take their process down.
+func killerMain(ctx context.Context, pool *pgxpool.Pool) error {
 	client, err := fencepost.New(pool, fencepost.Config{Lease: 2 * time.Second, PollInterval: time.Second})
 	if err != nil {
 		return err

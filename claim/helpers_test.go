@@ -68,7 +68,7 @@ func (b *bench) with(table *claim.Table) *bench {
 	return &other
 }
 
-// fresh returns the bench for the next case of a test, without jobs. Cases
+// fresh returns the bench for the next case of a test, without jobs and workers. Cases
 // share a database because making one takes longer than most of them.
 func (b *bench) fresh(t testing.TB) *bench {
 	t.Helper()

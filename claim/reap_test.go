@@ -22,7 +22,7 @@ func TestRecoveryRestsOnTheLeaseAlone(t *testing.T) {
 		}
 	}
 	b.exec("TRUNCATE {{schema}}.queues, {{schema}}.workers, {{schema}}.finished, {{schema}}.schema_migrations")
-	ticked, err := b.Tick(b.ctx, b.conn, claim.TickRequest{Queues: []string{"unknown"}, Kinds: []string{"unknown"}, Reap: true, Own: "own"})
+	ticked, err := b.Tick(b.ctx, b.conn, claim.TickRequest{Queues: []string{"unknown"}, Kinds: []string{"unknown"}, Reap: true, Worker: "watcher", Own: "own"})
 	if err != nil || ticked.Reaped != 70 {
 		t.Errorf("reaped %d of 70 jobs, %v", ticked.Reaped, err)
 	}

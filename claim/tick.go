@@ -74,10 +74,10 @@ const sqlReap = `l AS MATERIALIZED (
         status = 'ready', lease_until = NULL, worker_id = NULL,
         fence = j.fence + 1,
         -- 1 s × 2^(attempts − 1) ± 20 %, at most 1 h; the exponent is bounded first.
-        -- A job whose worker has died for the first time waits a quarter of
+        -- A job whose worker has died for the first time waits a tenth of
         -- that: most often it is not the job's fault.
         run_at = clock_timestamp() + least(3600, (0.8 + 0.4 * random())
-            * CASE WHEN j.attempts = 1 AND j.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d)) THEN 0.25
+            * CASE WHEN j.attempts = 1 AND j.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d)) THEN 0.1
                    ELSE power(2, least(j.attempts - 1, 12)) END) * interval '1 second',
         last_error = format(CASE WHEN j.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d))
                                  THEN 'worker %s died in attempt %s of %s'
