@@ -3,7 +3,6 @@ package fencepost_test
 import (
 	"fmt"
 	"os"
-	"syscall"
 	"testing"
 	"time"
 
@@ -99,21 +98,15 @@ func TestLostConnectionsAreNoDeath(t *testing.T) {
 	eventually(t, "both workers have a lock again", func() bool { return live(t, pool) == 2 })
 }
 
-// live is how many workers hold their lock.
-func live(t *testing.T, pool *pgxpool.Pool) int {
-	t.Helper()
-	return count(t, pool, "SELECT count(*) FROM fencepost.workers AS w WHERE NOT pg_try_advisory_xact_lock_shared(w.tableoid::int4, w.lock_key)")
-}
-
 // A process that is stopped for 0.6 of a lease keeps its jobs: its sessions
 // live, and what it has missed it makes up for in time.
 func TestAPauseIsNoDeath(t *testing.T) {
 	t.Parallel()
 	dsn, pool := database(t)
 	c := startCrew(t, dsn, pool)
-	c.workers[0].signal(syscall.SIGSTOP)
+	c.workers[0].signal(sigStop)
 	time.Sleep(18 * time.Second) // of 30, the default lease
-	c.workers[0].signal(syscall.SIGCONT)
+	c.workers[0].signal(sigCont)
 	ends := count(t, pool, "SELECT extract(epoch FROM max(lease_until))::int FROM fencepost.jobs")
 	eventually(t, "all leases are extended", func() bool {
 		return count(t, pool, "SELECT extract(epoch FROM min(lease_until))::int FROM fencepost.jobs") > ends
@@ -144,7 +137,7 @@ func TestARestartOfTheServerIsNoDeath(t *testing.T) {
 		"an immediate restart": func() { restart("immediate") },
 		"a crash of a session": func() {
 			victim := count(t, c.pool, "SELECT pid FROM pg_stat_activity WHERE application_name = 'fencepost keeper' LIMIT 1")
-			if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+			if err := killSession(victim); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -197,4 +190,3 @@ func TestASilentNetworkIsNoDeath(t *testing.T) {
 	}
 	proxy.Resume()
 }
-

@@ -3,7 +3,6 @@ package fencepost_test
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -92,9 +91,9 @@ func TestJobsThatWereClaimedAfterTheLastLookRunAgainInSeconds(t *testing.T) {
 	busy, idle := startHolder(t, dsn), startHolder(t, dsn)
 	busy.tells(1, "hearing true")
 	idle.tells(1, "hearing true")
-	idle.signal(syscall.SIGSTOP) // the other one is to have all jobs
+	idle.signal(sigStop) // the other one is to have all jobs
 	enqueue(t, newClient(t, pool, fencepost.Config{}), hundred()...)
 	busy.tells(100, "began")
-	idle.signal(syscall.SIGCONT)
+	idle.signal(sigCont)
 	runsAgain(t, pool, busy, idle)
 }

@@ -113,5 +113,4 @@ func (b *healthBook) hearing(hearing bool, cause error) {
 func tickLoop(h *Health) *Loop     { return &h.Tick }
 func exchangeLoop(h *Health) *Loop { return &h.Exchange }
 func keeperLoop(h *Health) *Loop   { return &h.Keeper }
-func listenerLoop(h *Health) *Loop { return &h.Listener }
 func presenceLoop(h *Health) *Loop { return &h.Presence }

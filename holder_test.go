@@ -19,15 +19,31 @@ import (
 	"github.com/fencepost-go/fencepost"
 )
 
-// holderMain is a worker with 100 slots, and otherwise the defaults, that runs
-// its jobs until it ends, and tells what happens on its standard output.
-func holderMain(ctx context.Context, pool *pgxpool.Pool) error {
+// holderMain is a worker with 100 slots, the given lease, and otherwise the
+// defaults, that runs its jobs until it ends, and tells what happens on its
+// standard output.
+func holderMain(ctx context.Context, dsn, lease string) error {
+	length, err := time.ParseDuration(lease)
+	if err != nil {
+		return err
+	}
+	pc, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return err
+	}
+	vanishOnSignal(pc.ConnConfig)
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
 	go func() { // ends with the test, however that ends
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
 	client, err := fencepost.New(pool, fencepost.Config{
 		Queues:   map[string]fencepost.Queue{"default": {Slots: 100}},
+		Lease:    length,
 		SoftStop: -1,
 		Observer: fencepost.Observer{
 			Hearing: func(hearing bool) { fmt.Println("hearing", hearing) },
@@ -57,8 +73,13 @@ type holder struct {
 
 func startHolder(t *testing.T, dsn string) *holder {
 	t.Helper()
+	return startHolderFor(t, dsn, 30*time.Second)
+}
+
+func startHolderFor(t *testing.T, dsn string, lease time.Duration) *holder {
+	t.Helper()
 	h := &holder{t: t, cmd: exec.Command(os.Args[0]), lines: make(chan string, 10_000), ended: make(chan struct{})}
-	h.cmd.Env = append(os.Environ(), workerDSN+"="+dsn, workerHolds+"=yes")
+	h.cmd.Env = append(os.Environ(), workerDSN+"="+dsn, workerHolds+"="+lease.String())
 	h.cmd.Stderr = t.Output()
 	stdin, err := h.cmd.StdinPipe() // closed with this process, at the latest
 	if err != nil {
@@ -87,7 +108,7 @@ func startHolder(t *testing.T, dsn string) *holder {
 
 // kill ends the process as nothing else does, and waits for its end.
 func (h *holder) kill() {
-	h.signal(syscall.SIGCONT)
+	h.signal(sigCont)
 	h.signal(syscall.SIGKILL)
 	<-h.ended
 }

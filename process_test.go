@@ -20,26 +20,27 @@ import (
 const (
 	// workerDSN makes the test binary a worker process instead; see TestMain.
 	workerDSN = "FENCEPOST_TEST_WORKER_DSN"
-	// workerHolds makes it one that holds its jobs; see holder.
+	// workerHolds makes it one that holds its jobs, with that lease; see
+	// holderMain.
 	workerHolds = "FENCEPOST_TEST_WORKER_HOLDS"
 )
 
 func workerMain(dsn string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if lease := os.Getenv(workerHolds); lease != "" {
+		return holderMain(ctx, dsn, lease)
+	}
+	return killerMain(ctx, dsn)
+}
+
+// killerMain is a worker whose handlers take their process down.
+func killerMain(ctx context.Context, dsn string) error {
 	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	if os.Getenv(workerHolds) != "" {
-		return holderMain(ctx, pool)
-	}
-	return killerMain(ctx, pool)
-}
-
-// killerMain is a worker whose handlers take their process down.
-func killerMain(ctx context.Context, pool *pgxpool.Pool) error {
 	client, err := fencepost.New(pool, fencepost.Config{Lease: 2 * time.Second, PollInterval: time.Second})
 	if err != nil {
 		return err
