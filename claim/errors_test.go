@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost-go/fencepost/claim"
+	"github.com/fencepost-go/fencepost/internal/pgtest"
 )
 
 var sentinels = []error{claim.ErrLeaseLost, claim.ErrUnknown, claim.ErrTryAgain, claim.ErrReadOnly, claim.ErrNotFound, claim.ErrRejected}
@@ -149,7 +150,7 @@ func TestErrorsOfARealServer(t *testing.T) {
 		}
 	})
 	t.Run("too few rights", func(t *testing.T) { // nothing that time would mend
-		conn := b.connect()
+		conn := pgtest.Conn(t, b.dsn)
 		if _, err := conn.Exec(b.ctx, "SET ROLE pg_monitor"); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,8 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
 
 const (
 	schema  = "fencepost"
-	awkward = `My "Queue"` // a schema whose name must be quoted wherever it goes
+	awkward = `My "Queue"`           // a schema whose name must be quoted wherever it goes
+	role    = "fencepost_test_claim" // has the rights that are granted to workers
 	queue   = "default"
 	lease   = 30 * time.Second
 	over    = -time.Second // a lease that ends before it begins
@@ -46,7 +47,11 @@ func setUpIn(t testing.TB, schema string) *bench {
 	if err := migrations.Print(&ddl, schema, 0, migrations.Latest); err != nil {
 		t.Fatal(err)
 	}
-	dsn := pgtest.New(t, "claim "+ddl.String(), func(ctx context.Context, dsn string) error {
+	grants, err := migrations.Grants(schema, migrations.Roles{Workers: []string{role}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := pgtest.New(t, "claim "+ddl.String()+grants, func(ctx context.Context, dsn string) error {
 		conn, err := pgx.Connect(ctx, dsn)
 		if err != nil {
 			return err
@@ -55,7 +60,13 @@ func setUpIn(t testing.TB, schema string) *bench {
 		if _, err := migrations.Up(ctx, conn, schema); err != nil {
 			return err
 		}
-		_, err = conn.Exec(ctx, named("ALTER TABLE {{schema}}.jobs ALTER COLUMN id RESTART WITH 4294967296", schema))
+		if _, err := conn.Exec(ctx, named("ALTER TABLE {{schema}}.jobs ALTER COLUMN id RESTART WITH 4294967296", schema)); err != nil {
+			return err
+		}
+		if err := pgtest.Roles(ctx, dsn, role); err != nil {
+			return err
+		}
+		_, err = conn.PgConn().Exec(ctx, grants).ReadAll()
 		return err
 	})
 	return &bench{claim.In(schema), t, ctx, dsn, schema, pgtest.Conn(t, dsn)}
@@ -74,12 +85,14 @@ func (b *bench) fresh(t testing.TB) *bench {
 	t.Helper()
 	other := *b
 	other.t = t
-	other.exec("TRUNCATE {{schema}}.jobs, {{schema}}.finished, {{schema}}.queues, {{schema}}.workers")
+	for _, table := range []string{"jobs", "finished", "queues", "workers"} { // by hand: a worker may not TRUNCATE
+		other.exec("DELETE FROM {{schema}}." + table)
+	}
 	return &other
 }
 
-// connect opens one more connection.
-func (b *bench) connect() *pgx.Conn { return pgtest.Conn(b.t, b.dsn) }
+// connect opens one more connection, with the rights of a worker and no others.
+func (b *bench) connect() *pgx.Conn { return pgtest.Conn(b.t, pgtest.As(b.t, b.dsn, role)) }
 
 // named puts the schema's name into a statement of a test.
 func named(sql, schema string) string {

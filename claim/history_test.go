@@ -25,6 +25,7 @@ func TestHistoryWithOperators(t *testing.T) {
 	if _, err := b.conn.PgConn().Exec(b.ctx, `
 		CREATE TABLE history (n bigint GENERATED ALWAYS AS IDENTITY, xact xid8 DEFAULT pg_current_xact_id(),
 			what text, id bigint, fence bigint, status text, last_error text);
+		GRANT INSERT ON history TO `+role+`;
 		CREATE FUNCTION record() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF TG_OP = 'DELETE' THEN
 				INSERT INTO history (what, id, fence, status, last_error)

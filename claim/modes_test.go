@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/fencepost-go/fencepost/claim"
+	"github.com/fencepost-go/fencepost/internal/pgtest"
 )
 
 var modes = []pgx.QueryExecMode{
@@ -19,10 +20,13 @@ var modes = []pgx.QueryExecMode{
 	pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
 }
 
-// connectIn connects with a query execution mode of pgx.
+// connectIn connects with a query execution mode of pgx, as connect does.
 func (b *bench) connectIn(mode pgx.QueryExecMode) *pgx.Conn {
 	b.t.Helper()
-	config := b.conn.Config()
+	config, err := pgx.ParseConfig(pgtest.As(b.t, b.dsn, role))
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	config.DefaultQueryExecMode = mode
 	conn, err := pgx.ConnectConfig(b.ctx, config)
 	if err != nil {

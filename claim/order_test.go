@@ -188,6 +188,7 @@ func TestReferenceDoesNotHoldUpAClaim(t *testing.T) {
 	b := setUp(t)
 	b.insert(1)
 	b.exec("CREATE TABLE note (job bigint REFERENCES {{schema}}.jobs)")
+	b.exec("GRANT INSERT ON note TO " + role)
 	note := b.open()
 	if _, err := note.Exec(b.ctx, "INSERT INTO note SELECT id FROM fencepost.jobs"); err != nil {
 		t.Fatal(err)

@@ -81,9 +81,8 @@ const (
 	newOne = "new"
 )
 
-// command is not bound to the test's context: what is started is waited for.
-func (f *fleet) command(program string, args ...string) *exec.Cmd {
-	cmd := exec.Command(program, args...)
+func (f *fleet) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+f.dsn)
 	return cmd
 }
@@ -91,7 +90,7 @@ func (f *fleet) command(program string, args ...string) *exec.Cmd {
 // run returns the exit code and all output.
 func (f *fleet) run(program string, args ...string) (int, string) {
 	f.t.Helper()
-	out, err := f.command(program, args...).CombinedOutput()
+	out, err := f.command(f.t.Context(), program, args...).CombinedOutput()
 	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 		f.t.Fatal(err)
 	}
@@ -134,7 +133,7 @@ func (f *fleet) work(program, name string, args ...string) (stop func()) {
 	}
 	defer out.Close()
 	line := fmt.Sprintf(`echo "%s $FENCEPOST_JOB_ID $FENCEPOST_KIND" >> '%s/runs'; if [ "$FENCEPOST_KIND" = slow ]; then exec sleep 1000; else sleep 0.02; fi`, name, f.dir)
-	cmd := f.command(program, append([]string{"work", "--exec", line, "--poll", "1h"}, args...)...)
+	cmd := f.command(context.Background(), program, append([]string{"work", "--exec", line, "--poll", "1h"}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		f.t.Fatal(err)
@@ -238,7 +237,7 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said strings.Builder
-	up := f.command(newer, "migrate", "up")
+	up := f.command(t.Context(), newer, "migrate", "up")
 	up.Stdout, up.Stderr = &said, &said
 	if err := up.Start(); err != nil {
 		t.Fatal(err)
