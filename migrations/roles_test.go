@@ -182,6 +182,10 @@ func TestEnqueueNeedsOnlyItsFunction(t *testing.T) {
 			t.Errorf("an INSERT of the caller: %v", err)
 		}
 	}
+	b.script("CREATE POLICY fencepost ON fencepost.jobs TO PUBLIC USING (true) WITH CHECK (true)")
+	if _, err := inserter.Exec(b.ctx, "INSERT INTO fencepost.jobs (kind) VALUES ('test')"); err != nil {
+		t.Errorf("an INSERT by a policy: %v", err)
+	}
 }
 
 // The function runs with its owner's rights too, and finds nothing that its

@@ -75,6 +75,8 @@ func Check(ctx context.Context, db Querier, schema string) error {
 	switch {
 	case missing(err):
 		return fmt.Errorf("%w: there is no Fencepost in schema %q of this database; run: %s", ErrSchema, schema, upCommand(schema))
+	case refused(err):
+		return fmt.Errorf("check schema %q: %w; see \"fencepost migrate grants\" for what roles need", schema, err)
 	case err != nil:
 		return fmt.Errorf("check schema %q: %w", schema, err)
 	case current < Latest:
@@ -115,6 +117,12 @@ func hasBooks(ctx context.Context, db Querier, schema string) (has bool, err err
 	err = db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_tables
 		WHERE schemaname = $1::text AND tablename = 'schema_migrations')`, schema).Scan(&has)
 	return has, err
+}
+
+// refused reports that a right is missing.
+func refused(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && server.Code == "42501"
 }
 
 // missing reports that the bookkeeping table, or its schema, does not exist.
