@@ -201,7 +201,7 @@ func (f *fleet) sql(sql string) []string {
 func (f *fleet) done(what, id string) {
 	f.t.Helper()
 	f.until(what, func() bool {
-		return f.sql("SELECT count(*) FROM fencepost.finished WHERE status = 'done' AND id = "+id)[0] == "1"
+		return f.sql("SELECT count(*) FROM fencepost.finished WHERE status = 'done' AND id = " + id)[0] == "1"
 	})
 }
 
