@@ -1,6 +1,7 @@
 // Package migrations holds everything of Fencepost that creates or alters: the
 // numbered SQL files, and the code that applies, reverts, lists and prints
-// them. Workers never issue DDL; they only call [Check].
+// them, and that gives roles their rights ([Grants]). Workers never issue DDL;
+// they only call [Check].
 //
 // Only the schema itself, the SQL functions in it and the commands of the
 // fencepost binary are stable; the Go functions of this package may change
