@@ -18,13 +18,17 @@ type Died struct {
 // sqlRoster is the part of the tick that looks at the other workers. The tick's
 // own worker is $10; $8 and $9 are the ids and keys of those it takes for dead.
 //
-// holders: who holds jobs that run.
-//
-// others: everybody else's row, the holders first.
+// others: everybody else's row.
 //
 // silent: those whose lock nobody holds. To ask is to take the lock, shared,
 // until the commit; it is the limit that keeps the server's table of locks
-// from running over after many deaths.
+// from running over after many deaths. More of them have their turn when the
+// rows of these are gone.
+//
+// doubtful: the silent ones, and those without a lock that have not written for
+// long. Most often nobody, and then no job is read for them.
+//
+// holders: who of the doubtful holds jobs that run.
 //
 // dead: of the workers that the caller names, those whose row has that key
 // still and whose lock is free still. The row is locked, so that a worker that
@@ -33,24 +37,29 @@ type Died struct {
 // how many are taken under any plan.
 //
 // roster: what the tick returns. Of two workers the one with the smaller key is
-// first; those without a lock come after those with one.
-const sqlRoster = `holders AS MATERIALIZED (
-    SELECT DISTINCT j.worker_id
-    FROM {{schema}}.jobs AS j
-    WHERE (SELECT true FROM {{schema}}.workers AS w WHERE w.worker_id <> $10::text LIMIT 1) -- alone: nothing is read
-      AND j.status = 'running' AND j.lease_until >= (SELECT e.lease FROM edge AS e)
-      AND j.worker_id <> $10::text
-), others AS MATERIALIZED (
-    SELECT w.worker_id, w.lock_key, w.tableoid::integer AS class, w.server_start, w.written_at,
-           h.worker_id IS NOT NULL AS holds
-    FROM {{schema}}.workers AS w LEFT JOIN holders AS h ON h.worker_id = w.worker_id
+// first; those without a lock come after those with one. Whether any of the
+// others works is asked from the newest lease on, so that one row is read, but
+// for our own.
+const sqlRoster = `others AS MATERIALIZED (
+    SELECT w.worker_id, w.lock_key, w.tableoid::integer AS class, w.server_start, w.written_at
+    FROM {{schema}}.workers AS w
     WHERE w.worker_id <> $10::text
-    ORDER BY h.worker_id IS NULL, w.lock_key
 ), silent AS MATERIALIZED (
     SELECT o.worker_id
     FROM others AS o
     WHERE pg_try_advisory_xact_lock_shared(o.class, o.lock_key)
     LIMIT 200
+), doubtful AS MATERIALIZED (
+    SELECT o.worker_id, o.lock_key, o.server_start, o.written_at
+    FROM others AS o
+    WHERE o.worker_id IN (SELECT s.worker_id FROM silent AS s)
+       OR o.lock_key IS NULL AND o.written_at < clock_timestamp() - interval '10 minutes'
+), holders AS MATERIALIZED (
+    SELECT DISTINCT j.worker_id
+    FROM {{schema}}.jobs AS j
+    WHERE (SELECT count(*) FROM doubtful) > 0
+      AND j.status = 'running' AND j.lease_until >= (SELECT e.lease FROM edge AS e)
+      AND j.worker_id = ANY (ARRAY(SELECT f.worker_id FROM doubtful AS f))
 ), dead AS MATERIALIZED (
     SELECT w.worker_id
     FROM unnest($8::text[], $9::integer[]) AS d (worker_id, lock_key)
@@ -58,23 +67,34 @@ const sqlRoster = `holders AS MATERIALIZED (
     WHERE w.worker_id <> $10::text
       AND pg_try_advisory_xact_lock_shared(w.tableoid::integer, d.lock_key)
     FOR UPDATE OF w SKIP LOCKED
+), live AS MATERIALIZED (
+    SELECT o.worker_id, o.lock_key
+    FROM others AS o
+    WHERE o.lock_key IS NOT NULL AND o.worker_id NOT IN (SELECT s.worker_id FROM silent AS s)
+), own AS MATERIALIZED (
+    SELECT w.worker_id, w.lock_key FROM {{schema}}.workers AS w WHERE w.worker_id = $10::text
 ), roster AS MATERIALIZED (
-    SELECT coalesce(json_agg(json_build_object('worker', o.worker_id, 'key', o.lock_key,
-                                               'moved', o.server_start <> pg_postmaster_start_time()))
-                    FILTER (WHERE o.holds AND s.worker_id IS NOT NULL), '[]') AS silent,
-           count(*) FILTER (WHERE CASE WHEN s.worker_id IS NOT NULL THEN false
-                                       WHEN own.lock_key IS NOT NULL THEN o.lock_key < own.lock_key
-                                       ELSE o.lock_key IS NOT NULL OR o.worker_id < $10::text END) AS rank,
-           coalesce(bool_or(o.holds AND o.lock_key IS NOT NULL AND s.worker_id IS NULL), false) AS others,
-           coalesce(bool_or(own.worker_id IS NOT NULL), false) AS registered,
-           coalesce(bool_or(NOT o.holds AND CASE WHEN o.lock_key IS NULL
-                                                 THEN o.written_at < clock_timestamp() - interval '10 minutes'
-                                                 ELSE o.written_at < clock_timestamp() - interval '1 minute' AND s.worker_id IS NOT NULL
-                                            END), false) AS stale
-    FROM (VALUES (true)) AS one (row)
-    LEFT JOIN {{schema}}.workers AS own ON own.worker_id = $10::text
-    LEFT JOIN others AS o ON true
-    LEFT JOIN silent AS s ON s.worker_id = o.worker_id
+    SELECT (SELECT coalesce(json_agg(json_build_object('worker', f.worker_id, 'key', f.lock_key,
+                                                       'moved', f.server_start <> pg_postmaster_start_time())), '[]')
+            FROM doubtful AS f JOIN holders AS h ON h.worker_id = f.worker_id
+            WHERE f.lock_key IS NOT NULL) AS silent,
+           CASE WHEN (SELECT o.lock_key FROM own AS o) IS NOT NULL
+                THEN (SELECT count(*) FROM live AS v WHERE v.lock_key < (SELECT o.lock_key FROM own AS o))
+                ELSE (SELECT count(*) FROM live AS v)
+                     + (SELECT count(*) FROM others AS o WHERE o.lock_key IS NULL AND o.worker_id < $10::text)
+           END AS rank,
+           coalesce((SELECT true
+                     FROM {{schema}}.jobs AS j
+                     WHERE (SELECT count(*) FROM live) > 0
+                       AND j.status = 'running' AND j.lease_until >= (SELECT e.lease FROM edge AS e)
+                       AND j.worker_id <> $10::text
+                       AND j.worker_id = ANY (ARRAY(SELECT v.worker_id FROM live AS v))
+                     ORDER BY j.lease_until DESC
+                     LIMIT 1), false) AS others,
+           (SELECT count(*) FROM own) > 0 AS registered,
+           (SELECT count(*) FROM doubtful AS f
+            WHERE f.worker_id NOT IN (SELECT h.worker_id FROM holders AS h)
+              AND f.written_at < clock_timestamp() - interval '1 minute') > 0 AS stale
 ), `
 
 // sqlNoRoster knows nobody, and gives the parameters their types.
