@@ -98,6 +98,36 @@ func TestLostConnectionsAreNoDeath(t *testing.T) {
 	eventually(t, "both workers have a lock again", func() bool { return live(t, pool) == 2 })
 }
 
+// One worker's connection with the lock is ended every few seconds, and never
+// that of the one that watches it, which therefore is in no mood to be patient.
+func TestALostLockIsNoDeath(t *testing.T) {
+	t.Parallel()
+	dsn, pool := database(t)
+	c := startCrew(t, dsn, pool)
+	super := admin(t, pool)
+	var victim string
+	if err := pool.QueryRow(t.Context(), "SELECT worker_id FROM fencepost.workers ORDER BY started_at LIMIT 1").Scan(&victim); err != nil {
+		t.Fatal(err)
+	}
+	rounds := 10
+	if os.Getenv("FENCEPOST_LONG") != "" {
+		rounds = 100
+	}
+	for round := range rounds {
+		eventually(t, "both workers have a lock", func() bool { return live(t, pool) == 2 })
+		n := count(t, super, `SELECT count(*) FROM (SELECT pg_terminate_backend(l.pid) FROM pg_locks AS l JOIN fencepost.workers AS w
+			ON l.locktype = 'advisory' AND l.classid = w.tableoid AND l.objid = w.lock_key::oid AND l.granted WHERE w.worker_id = $1) AS x`, victim)
+		if n != 1 {
+			t.Fatalf("%d connections were ended, want 1", n)
+		}
+		time.Sleep(2300 * time.Millisecond) // the pace of the test, now before and now after a look
+		c.unharmed(fmt.Sprint("round ", round))
+		if t.Failed() {
+			break
+		}
+	}
+}
+
 // A process that is stopped for 0.6 of a lease keeps its jobs: its sessions
 // live, and what it has missed it makes up for in time.
 func TestAPauseIsNoDeath(t *testing.T) {

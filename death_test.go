@@ -84,16 +84,22 @@ func TestJobsOfAKilledProcessRunAgainInSeconds(t *testing.T) {
 
 // The same when the other process has looked just before the jobs were
 // claimed, and would not look again for half a minute: it heard the bell, so
-// it looks again after 2 s.
+// it looks again after 2 s. And it goes on looking while the jobs run.
 func TestJobsThatWereClaimedAfterTheLastLookRunAgainInSeconds(t *testing.T) {
 	t.Parallel()
-	dsn, pool := database(t)
-	busy, idle := startHolder(t, dsn), startHolder(t, dsn)
-	busy.tells(1, "hearing true")
-	idle.tells(1, "hearing true")
-	idle.signal(sigStop) // the other one is to have all jobs
-	enqueue(t, newClient(t, pool, fencepost.Config{}), hundred()...)
-	busy.tells(100, "began")
-	idle.signal(sigCont)
-	runsAgain(t, pool, busy, idle)
+	for name, wait := range map[string]time.Duration{"killed at once": 0, "killed later": 5 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn, pool := database(t)
+			busy, idle := startHolder(t, dsn), startHolder(t, dsn)
+			busy.tells(1, "hearing true")
+			idle.tells(1, "hearing true")
+			idle.signal(sigStop) // the other one is to have all jobs
+			enqueue(t, newClient(t, pool, fencepost.Config{}), hundred()...)
+			busy.tells(100, "began")
+			idle.signal(sigCont)
+			time.Sleep(wait) // until nothing but the jobs themselves makes it look
+			runsAgain(t, pool, busy, idle)
+		})
+	}
 }

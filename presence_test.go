@@ -69,6 +69,7 @@ func TestALockThatIsLostIsTakenAnew(t *testing.T) {
 	enqueue(t, client, fencepost.NewJob{Kind: "hold"})
 	receive(t, began, "the job")
 	super := admin(t, pool)
+	time.Sleep(2500 * time.Millisecond) // no tick follows after that of the bell
 	for _, when := range []string{"at work", "once more", "in a drain"} {
 		if when == "in a drain" {
 			go func() { _ = stop() }()

@@ -1,6 +1,8 @@
 package peer_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -17,29 +19,46 @@ func TestKeepAlives(t *testing.T) {
 	server := pgtest.Server(t, pg.Options{TCP: true})
 	const ask = `SELECT concat_ws(' ', current_setting('tcp_keepalives_idle'), current_setting('tcp_keepalives_interval'),
 		current_setting('tcp_keepalives_count'), current_setting('tcp_user_timeout'))`
-	settings := func(dsn string) (before, after string) {
+	// settings are those of a connection that has greeted. sent says whether
+	// they were asked for: over the Unix socket between a pooler and the server
+	// they would not show.
+	settings := func(dsn string) (got string, sent bool) {
 		t.Helper()
-		conn := pgtest.Conn(t, dsn)
-		if err := conn.QueryRow(t.Context(), ask, pgx.QueryExecModeExec).Scan(&before); err != nil {
+		config, err := pgx.ParseConfig(dsn)
+		if err != nil {
 			t.Fatal(err)
 		}
+		statements := new(tracer)
+		config.Tracer = statements
+		conn, err := pgx.ConnectConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
 		if _, err := peer.Greet(t.Context(), conn); err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.QueryRow(t.Context(), ask, pgx.QueryExecModeExec).Scan(&after); err != nil {
+		if err := conn.QueryRow(t.Context(), ask, pgx.QueryExecModeExec).Scan(&got); err != nil {
 			t.Fatal(err)
 		}
-		return before, after
+		return got, strings.Contains(strings.Join(*statements, " "), "set_config")
 	}
-	if _, got := settings(server.TCPURL("postgres")); got != "10 5 3 25000" && got != "10 5 3 25s" {
-		t.Errorf("over TCP: %s", got)
-	}
-	if before, after := settings(server.URL("postgres")); after != before {
-		t.Errorf("over a Unix socket: %s, then %s", before, after)
+	if got, sent := settings(server.TCPURL("postgres")); got != "10 5 3 25000" || !sent {
+		t.Errorf("over TCP: %s, asked for: %v", got, sent)
 	}
 	for _, mode := range []string{"transaction", "session"} {
-		if before, after := settings(pgtest.Pooler(t, server, mode, 1)("postgres")); after != before {
-			t.Errorf("behind a pooler, %s: %s, then %s", mode, before, after)
+		if got, sent := settings(pgtest.Pooler(t, server, mode, 1)("postgres")); sent {
+			t.Errorf("behind a pooler, %s: asked for; %s", mode, got)
 		}
 	}
 }
+
+// tracer collects statements.
+type tracer []string
+
+func (s *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	*s = append(*s, d.SQL)
+	return ctx
+}
+
+func (*tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
