@@ -1,6 +1,9 @@
 package fencepost_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -219,4 +222,46 @@ func TestASilentNetworkIsNoDeath(t *testing.T) {
 		t.Errorf("%s is taken for dead", <-died)
 	}
 	proxy.Resume()
+}
+
+// A process that lives, but whose connections were ended and that cannot make
+// others, is taken for dead: nobody could tell the difference. Its jobs run
+// elsewhere, and as soon as it is back its handlers are told, long before the
+// end of its lease.
+func TestAProcessThatIsCutOffLosesItsJobs(t *testing.T) {
+	t.Parallel()
+	dsn, direct := database(t)
+	proxy := faultproxy.New(t, dsn)
+	died := make(chan string, 10)
+	config, states := hearing(fencepost.Config{Lease: time.Hour, SoftStop: -1, Observer: fencepost.Observer{Died: func(worker string, _ int) { died <- worker }}})
+	cut, other := newClient(t, poolThrough(t, dsn, proxy), config), newClient(t, direct, config)
+	began, ended := make(chan int, 10), make(chan error, 10)
+	for _, client := range []*fencepost.Client{cut, other} {
+		fencepost.HandleKind(client, "k", func(ctx context.Context, job *fencepost.Job[json.RawMessage]) error {
+			began <- job.Attempt
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return ctx.Err()
+		})
+	}
+	enqueue(t, other, fencepost.NewJob{Kind: "k"})
+	work(t, cut)
+	receive(t, began, "the job")
+	await(t, states, true)
+	work(t, other)
+	await(t, states, true)
+
+	proxy.Refuse()
+	proxy.Cut()
+	if attempt := receive(t, began, "the second attempt"); attempt != 2 {
+		t.Errorf("attempt %d runs, want the second", attempt)
+	}
+	receive(t, died, "the death")
+	if len(ended) > 0 {
+		t.Errorf("the first attempt has ended before it could know: %v", <-ended)
+	}
+	proxy.Accept(t)
+	if cause := receive(t, ended, "the end of the first attempt"); !errors.Is(cause, fencepost.ErrLeaseLost) {
+		t.Errorf("cause %v, want ErrLeaseLost", cause)
+	}
 }

@@ -51,19 +51,22 @@ type presence struct {
 	said       bool      // that it was refused
 }
 
-func newPresence(client *Client, kinds []string, exchange *line, busy func() bool, drained <-chan struct{}) *presence {
+func newPresence(run *running) *presence {
+	client := run.client
 	slots := make(map[string]int)
 	for name, q := range client.config.Queues {
 		slots[name] = q.Slots
 	}
-	return &presence{
+	p := &presence{
 		client:   client,
-		worker:   claim.Worker{ID: client.workerID, Version: version(), Queues: slots, Kinds: kinds},
+		worker:   claim.Worker{ID: client.workerID, Version: version(), Queues: slots, Kinds: run.store.kinds},
 		born:     time.Now(),
-		exchange: exchange,
-		busy:     busy,
-		drained:  drained,
+		exchange: run.store.exchange,
+		busy:     func() bool { return run.dispatcher.InHand() > 0 },
+		drained:  run.drained,
 	}
+	p.exchange.opened = p.opened
+	return p
 }
 
 // opened registers on a new connection of the exchange, before anything else

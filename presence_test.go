@@ -2,6 +2,7 @@ package fencepost_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"sync"
@@ -64,7 +65,10 @@ func TestALockThatIsLostIsTakenAnew(t *testing.T) {
 	config, states := hearing(fencepost.Config{PollInterval: never})
 	client := newClient(t, pool, config)
 	began, release := hold(client)
-	stop := work(t, client)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- client.Run(ctx) }()
+	t.Cleanup(stop)
 	await(t, states, true)
 	enqueue(t, client, fencepost.NewJob{Kind: "hold"})
 	receive(t, began, "the job")
@@ -72,7 +76,7 @@ func TestALockThatIsLostIsTakenAnew(t *testing.T) {
 	time.Sleep(2500 * time.Millisecond) // no tick follows after that of the bell
 	for _, when := range []string{"at work", "once more", "in a drain"} {
 		if when == "in a drain" {
-			go func() { _ = stop() }()
+			stop()
 			eventually(t, "the listener has stopped", func() bool {
 				return count(t, pool, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencepost listener'") == 0
 			})
@@ -86,9 +90,12 @@ func TestALockThatIsLostIsTakenAnew(t *testing.T) {
 		t.Logf("%s: a new lock after %v", when, time.Since(at))
 	}
 	close(release)
-	eventually(t, "the job is done", func() bool {
-		return count(t, pool, "SELECT count(*) FROM fencepost.finished WHERE status = 'done' AND attempts = 1") == 1
-	})
+	if err := receive(t, ended, "the end of the drain"); err != nil {
+		t.Error(err)
+	}
+	if n := count(t, pool, "SELECT count(*) FROM fencepost.finished WHERE status = 'done' AND attempts = 1"); n != 1 {
+		t.Errorf("%d jobs are done, want 1", n)
+	}
 }
 
 // A row that somebody has deleted is written again at the next tick.

@@ -137,8 +137,7 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		exchange: c.newLine("exchange"),
 		keeper:   c.newLine("keeper"),
 	}
-	r.presence = newPresence(c, r.store.kinds, r.store.exchange, func() bool { return r.dispatcher.InHand() > 0 }, r.drained)
-	r.store.exchange.opened = r.presence.opened
+	r.presence = newPresence(r)
 	r.poller = poller.New(poller.Config{
 		Interval: c.config.PollInterval,
 		Deaf:     deafInterval,
