@@ -29,7 +29,7 @@ func TestWorkerList(t *testing.T) {
 	script(t, dsn, `INSERT INTO fencepost.jobs (kind, status, lease_until, worker_id, attempts)
 		SELECT 'a', 'running', now() + interval '1 hour', id, 1 FROM unnest(ARRAY['lives', 'lives', 'old']) AS w (id)`)
 	// The server may still be about to give up the lock.
-	if err := eventually(dsn, "SELECT count(*) = 1 FROM pg_locks AS l JOIN fencepost.workers AS w ON l.classid = w.tableoid AND l.objid = w.lock_key::oid WHERE l.locktype = 'advisory' AND l.objsubid = 2"); err != nil {
+	if err := eventually(dsn, "SELECT count(*) = 1 FROM pg_locks AS l JOIN fencepost.workers AS w ON l.classid = w.tableoid AND l.objid = w.lock_key::oid WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"); err != nil {
 		t.Fatal(err)
 	}
 
