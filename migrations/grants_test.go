@@ -120,7 +120,8 @@ func TestRights(t *testing.T) {
 			// DDL.
 			"TRUNCATE fencepost.jobs":                                                                                 "owner",
 			"TRUNCATE fencepost.workers":                                                                              "owner",
-			"LOCK TABLE fencepost.jobs IN ACCESS SHARE MODE":                                                          "owner worker monitor",
+			"LOCK TABLE fencepost.jobs IN ROW EXCLUSIVE MODE":                                                         "owner worker producer",
+			"LOCK TABLE fencepost.jobs IN ACCESS EXCLUSIVE MODE":                                                      "owner worker",
 			"CREATE TABLE fencepost.own (id int)":                                                                     "owner",
 			"CREATE FUNCTION fencepost.own() RETURNS int LANGUAGE sql AS 'SELECT 1'":                                  "owner",
 			"CREATE TRIGGER own AFTER INSERT ON fencepost.jobs EXECUTE FUNCTION fencepost.bell()":                     "owner",
