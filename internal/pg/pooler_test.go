@@ -32,14 +32,12 @@ func TestPooler(t *testing.T) {
 		dsn, err := s.Pooler(t.Context(), mode, 2)
 		needPooler(t, err)
 		var pids [2]string
-		var conns []*pgx.Conn
 		for i := range pids {
 			conn, err := pgx.Connect(t.Context(), dsn("postgres")+"&default_query_exec_mode=exec")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close(t.Context())
-			conns = append(conns, conn)
 			if err := conn.QueryRow(t.Context(), "SELECT pg_backend_pid()::text").Scan(&pids[i]); err != nil {
 				t.Fatal(err)
 			}
