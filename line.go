@@ -108,7 +108,7 @@ type line struct {
 	// belongs to a session may be left on one that is pooled. nil: nothing to do.
 	opened func(context.Context, *pgx.Conn, peer.Server) error
 
-	up atomic.Bool // there is a connection, and its last use has not broken it
+	up atomic.Bool // there is a connection, and no use has broken it so far as we know
 
 	mu           sync.Mutex
 	used         time.Time // when a use last worked
@@ -129,6 +129,7 @@ func (l *line) use(ctx context.Context, do func(*pgx.Conn) error) error {
 	defer l.mu.Unlock()
 	err := l.connect(ctx)
 	if err == nil {
+		l.up.Store(true)
 		err = do(l.conn)
 	}
 	switch {

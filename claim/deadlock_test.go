@@ -14,8 +14,8 @@ import (
 	"github.com/fencepost-go/fencepost/claim"
 )
 
-// B6: claims, outcomes, extensions, the reaper, the clean-up, progress and
-// completions in transactions go over the same few rows from many connections,
+// B6: claims, outcomes, extensions, the reaper, the clean-up, progress,
+// completions in transactions and the deaths of their worker go over the same few rows from many connections,
 // each in an order of its own. None of them ever fails: there is no deadlock,
 // and nobody waits for long.
 func TestNoLoopsDeadlock(t *testing.T) {
@@ -62,7 +62,29 @@ func TestNoLoopsDeadlock(t *testing.T) {
 			return err
 		},
 		"tick": func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := b.Tick(ctx, conn, claim.TickRequest{Queues: []string{queue}, Reap: true, Own: "own", Token: "token"})
+			var dead []claim.Suspect
+			var suspect claim.Suspect
+			err := conn.QueryRow(ctx, "SELECT worker_id, lock_key FROM fencepost.workers").Scan(&suspect.Worker, &suspect.Key)
+			if err == nil {
+				dead = append(dead, suspect)
+			} else if !errors.Is(err, pgx.ErrNoRows) {
+				return err
+			}
+			_, err = b.Tick(ctx, conn, claim.TickRequest{
+				Queues: []string{queue}, Reap: true, Worker: "watcher", Dead: dead, Own: "own", Token: "token",
+			})
+			return err
+		},
+		"register": func(ctx context.Context, conn *pgx.Conn) error {
+			if _, err := b.Register(ctx, conn, claim.Worker{ID: "worker"}, true); err != nil {
+				return err
+			}
+			// It is dead already, and has been for long.
+			_, err := conn.Exec(ctx, "SELECT pg_advisory_unlock_all(); UPDATE fencepost.workers SET written_at = clock_timestamp() - interval '1 hour'")
+			return err
+		},
+		"sweep": func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := b.Sweep(ctx, conn)
 			return err
 		},
 		"prune": func(ctx context.Context, conn *pgx.Conn) error {
