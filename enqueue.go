@@ -75,7 +75,11 @@ func (c *Client) In(db PgxDB) Enqueuer {
 		each := func(db PgxDB) error {
 			ids = ids[:0]
 			for _, batch := range batches {
-				rows, err := db.Query(ctx, query, batch)
+				args := []any{batch}
+				if c.nameless() {
+					args = withoutName(args)
+				}
+				rows, err := db.Query(ctx, query, args...)
 				if err != nil {
 					return err
 				}

@@ -76,6 +76,9 @@ func (j *Job[T]) SetProgress(ctx context.Context, v any) error {
 // the transaction: an extension of the lease after the transaction began makes
 // it fail with a serialization error.
 func (j *Job[T]) CompleteTx(ctx context.Context, tx pgx.Tx) error {
+	if j.client.nameless() {
+		tx = unpreparedTx{tx}
+	}
 	if err := j.client.table.CompleteTx(ctx, tx, j.row.Lease()); err != nil {
 		return err
 	}

@@ -75,8 +75,12 @@ type poolDB struct {
 }
 
 func (c *Client) poolDB() poolDB {
-	return poolDB{c.pool, c.needsSession && c.unprepared.Load()}
+	return poolDB{c.pool, c.nameless()}
 }
+
+// nameless says that statements which we send over the caller's connections,
+// also in its transactions, must have no names.
+func (c *Client) nameless() bool { return c.needsSession && c.unprepared.Load() }
 
 func (p poolDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	if p.unprepared {
@@ -93,11 +97,7 @@ func (p poolDB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 }
 
 func (p poolDB) Begin(ctx context.Context) (pgx.Tx, error) {
-	tx, err := p.pool.Begin(ctx)
-	if err == nil && p.unprepared {
-		tx = unpreparedTx{tx}
-	}
-	return tx, err
+	return p.pool.Begin(ctx)
 }
 
 // SendBatch returns results of which only Close may be called.
@@ -111,11 +111,11 @@ func (p poolDB) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 
 func withoutName(args []any) []any { return append([]any{pgx.QueryExecModeExec}, args...) }
 
-// unpreparedTx is a transaction in which what we ask has no name.
+// unpreparedTx is a transaction in which a row is asked for without a name.
 type unpreparedTx struct{ pgx.Tx }
 
-func (tx unpreparedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return tx.Tx.Query(ctx, sql, withoutName(args)...)
+func (tx unpreparedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return tx.Tx.QueryRow(ctx, sql, withoutName(args)...)
 }
 
 // oneByOne sends the statements of a batch one after the other, in a
