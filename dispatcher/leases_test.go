@@ -164,6 +164,113 @@ var leaseScripts = map[string]string{
 		back      =>
 		failing   => false
 	`,
+	"a recall checks all that is in hand at once, young and old, and extends nothing": `
+		add 1
+		at 3s     => next 4s
+		add 2
+		recall
+		at 3s     => check 1 2 next 12s
+		back cancelled 2 => cancel 2
+		at 3s     => next 4s
+		at 4s     => extend 1 next 12s
+	`,
+	"a recall while the keeper is away is not lost": `
+		add 1
+		at 4s     => extend 1 next 12s
+		recall
+		at 4s     => next 12s
+		back      =>
+		at 4s     => check 1 next 16s
+		recall
+		at 4s     => next 16s
+		back      =>
+		at 4s     => check 1 next 16s
+		back      =>
+		at 4s     => next 8s
+	`,
+	"recalls before the check is sent are one": `
+		add 1
+		recall
+		recall
+		at 1s     => check 1 next 12s
+		back      =>
+		at 1s     => next 4s
+	`,
+	"an extension that is due goes before the check": `
+		add 1
+		add 2
+		recall
+		at 4s     => extend 1 2 next 12s
+		back      =>
+		at 4s     => check 1 2 next 16s
+	`,
+	"a check that fails is repeated, paced, and holds up no extension": `
+		add 1
+		at 3.95s  => next 4s
+		recall
+		at 3.95s  => check 1 next 12s
+		back !err =>
+		failing   => false
+		at 3.95s  => next 4s
+		at 4s     => extend 1 next 12s
+		back      =>
+		at 4s     => next 4.05s
+		at 4.05s  => check 1 next 16s
+		back !err =>
+		at 4.05s  => next 4.25s
+		at 4.25s  => check 1 next 16s
+		back      =>
+		at 4.25s  => next 8s
+	`,
+	"a check that works does not say that extensions do": `
+		add 1
+		at 4s     => extend 1 next 12s
+		back !err =>
+		recall
+		at 4s     => check 1 next 12s
+		back      =>
+		failing   => true
+		at 4s     => next 4.1s
+	`,
+	"a recall with nothing in hand is over": `
+		recall
+		at 0s     =>
+		add 1
+		at 1s     => next 4s
+	`,
+	"what is lost is not checked again": `
+		add 1
+		recall
+		at 1s     => check 1 next 12s
+		back gone 1 => cancel 1
+		recall
+		at 1s     =>
+	`,
+	"a job that was cancelled after its handler returned cancels nobody": `
+		add 1
+		end 1
+		recall
+		at 1s     => check 1
+		back cancelled 1 =>
+		at 1s     =>
+	`,
+	"a handler whose lease has lapsed is told once, but its job was cancelled": `
+		add 1
+		at 13s    => lapsed 1 extend 1
+		back !err =>
+		recall
+		at 13s    => check 1
+		back cancelled 1 => cancel 1
+	`,
+	"the connection is let go after a check too": `
+		add 1
+		recall
+		at 1s     => check 1 next 12s
+		end 1
+		drop 1
+		back      =>
+		at 1s     => rest
+	`,
 	"not failing once nothing is left that could show the contrary": `
 		add 1
 		add 2 6s
