@@ -206,6 +206,9 @@ func (l *line) useIfUp(do func(*pgx.Conn) error) error {
 func (l *line) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.conn != nil && !l.conn.IsClosed() {
+		l.pace = peer.NewPace() // the next one is no repair: it need not wait
+	}
 	l.hangUp()
 }
 

@@ -17,6 +17,10 @@
 //	  done, dead, cancelled; retry, release or reap              ▼
 //	  of the last attempt: dead                              finished
 //
+// An operator's verbs, of which every one moves the fence: cancel (ready or
+// running → finished), release (running → ready, the attempt counts), retry
+// (finished → ready), delete (any → gone).
+//
 // ready and running are rows of the table jobs, told apart by status; "ready,
 // but only later" is called scheduled, or retrying after a failure. A job that
 // ends moves to the table finished in the statement that ends it.
