@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost-go/fencepost/claim"
 	"github.com/fencepost-go/fencepost/dispatcher"
+	"github.com/fencepost-go/fencepost/internal/peer"
 )
 
 // Client enqueues jobs and, with Run, works them. It may be used by any number
@@ -48,6 +49,8 @@ type Client struct {
 	unprepared   atomic.Bool
 	needsSession bool         // of the pool's mode
 	lastReset    atomic.Int64 // of the pool, by onPool; in ns since 1970
+	// Ways of our own connections: as the pool's, and as Config.ListenConfig says.
+	route, listenRoute peer.Route
 }
 
 // New returns a client on the pool, which stays the caller's. It does not

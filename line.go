@@ -24,22 +24,18 @@ const dialTimeout = 5 * time.Second
 // It sends no start-up parameter but application_name, which poolers know.
 func (c *Client) ownConfig(ctx context.Context, role string, override *pgx.ConnConfig) (*pgx.ConnConfig, error) {
 	pool := c.pool.Config() // a copy
-	config := pool.ConnConfig
+	config, route := pool.ConnConfig, &c.route
 	if override != nil {
-		config = override.Copy()
+		config, route = override.Copy(), &c.listenRoute
 	} else if pool.BeforeConnect != nil { // such as passwords that rotate
 		if err := pool.BeforeConnect(ctx, config); err != nil {
 			return nil, err
 		}
 	}
-	// Of several servers the last one must get its turn too.
-	if limit := dialTimeout / time.Duration(peer.Servers(config)); config.ConnectTimeout <= 0 || config.ConnectTimeout > limit {
-		config.ConnectTimeout = limit
-	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "fencepost " + role
 	}
-	peer.PreferPrimary(config)
+	route.Take(ctx, config, dialTimeout)
 	return config, nil
 }
 
