@@ -47,6 +47,7 @@ type presence struct {
 	pooled     bool
 	registered bool      // on the connection that stands; others' rows may be read
 	locked     bool      // it holds the lock
+	again      bool      // the last attempt to register may work if it is repeated
 	tried      time.Time // to register
 	said       bool      // that it was refused
 }
@@ -109,6 +110,7 @@ func (p *presence) register(ctx context.Context, conn *pgx.Conn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tried, p.registered, p.locked = time.Now(), err == nil, is.Locked
+	p.again = errors.Is(err, claim.ErrTryAgain) || errors.Is(err, claim.ErrUnknown)
 	switch {
 	case err != nil && !p.said:
 		p.said = true
@@ -163,8 +165,15 @@ func (p *presence) Run(ctx context.Context) error {
 
 func (p *presence) keep(ctx context.Context) (next time.Duration) {
 	p.mu.Lock()
+	again := p.again
 	byLeases := p.dialled && !p.locked // nobody would notice
 	p.mu.Unlock()
+	if again {
+		// Our row still names the lock of a connection that is gone: others will
+		// take us for dead.
+		p.registerAgain(ctx)
+		return pingAgain
+	}
 	if byLeases || !p.busy() {
 		return pingEvery
 	}
@@ -176,6 +185,22 @@ func (p *presence) keep(ctx context.Context) (next time.Duration) {
 		return pingAgain
 	}
 	return next
+}
+
+// registerAgain repeats what was hindered, such as by somebody who holds our
+// row.
+func (p *presence) registerAgain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	_ = p.exchange.use(ctx, func(conn *pgx.Conn) error {
+		p.mu.Lock()
+		again := p.again
+		p.mu.Unlock()
+		if !again {
+			return nil // this connection is new, and has registered
+		}
+		return p.register(ctx, conn)
+	})
 }
 
 // leave deletes the row of a process that has stopped.

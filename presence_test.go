@@ -3,6 +3,7 @@ package fencepost_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"strings"
 	"sync"
@@ -238,4 +239,56 @@ func TestACrashLoopDoesNotFillTheTable(t *testing.T) {
 		t.Error("the process sweeps before it has registered")
 	}
 	eventually(t, "one row is left", func() bool { return count(t, watcher, "SELECT count(*) FROM fencepost.workers") == 1 })
+}
+
+// Somebody holds our row while we come back by another connection: until it has
+// the new key we look dead. Registering is tried until it works, and whoever
+// watches passes over a row that is held.
+func TestARowThatIsHeldIsWrittenInTheEnd(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	super := admin(t, pool)
+	began, causes := make(chan struct{}, 10), make(chan error, 10)
+	held := newClient(t, pool, fencepost.Config{SoftStop: -1})
+	fencepost.HandleKind(held, "hold", func(ctx context.Context, _ *fencepost.Job[json.RawMessage]) error {
+		began <- struct{}{}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	})
+	id := enqueue(t, held, fencepost.NewJob{Kind: "hold"})[0]
+	work(t, held)
+	receive(t, began, "the handler")
+	watcher := newClient(t, pool, fencepost.Config{Queues: map[string]fencepost.Queue{"other": {}}})
+	echo(watcher)
+	work(t, watcher)
+	eventually(t, "both have a lock", func() bool { return live(t, pool) == 2 })
+
+	tx, err := super.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	var worker string
+	if err := tx.QueryRow(t.Context(), `SELECT w.worker_id FROM fencepost.workers AS w
+		WHERE w.worker_id = (SELECT j.worker_id FROM fencepost.jobs AS j WHERE j.id = $1) FOR UPDATE`, id).Scan(&worker); err != nil {
+		t.Fatal(err)
+	}
+	count(t, super, `SELECT count(*) FROM (SELECT pg_terminate_backend(l.pid) FROM pg_locks AS l JOIN fencepost.workers AS w
+		ON l.locktype = 'advisory' AND l.classid = w.tableoid AND l.objid = w.lock_key::oid AND l.granted
+			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		WHERE w.worker_id = $1) AS x`, worker)
+	time.Sleep(5 * time.Second) // longer than the grace, and than one attempt may wait
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both have a lock again", func() bool { return live(t, pool) == 2 })
+	select {
+	case cause := <-causes:
+		t.Errorf("the handler of a live worker was cancelled: %v", cause)
+	case <-time.After(3 * time.Second): // a look or more
+	}
+	if job, err := held.Get(t.Context(), id); err != nil || job.Status != fencepost.StatusRunning || job.Attempts != 1 {
+		t.Errorf("the job: %+v, %v", job, err)
+	}
 }
