@@ -51,9 +51,10 @@ func (c *Client) Release(ctx context.Context, ids ...int64) ([]Did, error) {
 	return c.operate(ctx, "release", c.table.Release, ids)
 }
 
-// Delete deletes jobs, live or ended, without a trace. The context of the
-// handler of a running one ends with cause ErrLeaseLost. See Retry for what all
-// verbs have in common.
+// Delete deletes jobs, live or ended, without a trace: all that there is under
+// an id, also a live job that a producer has given the id of one that has ended.
+// The context of the handler of a running one ends with cause ErrLeaseLost. See
+// Retry for what all verbs have in common.
 func (c *Client) Delete(ctx context.Context, ids ...int64) ([]Did, error) {
 	return c.operate(ctx, "delete", c.table.Delete, ids)
 }

@@ -117,12 +117,12 @@ func TestCancelIsHeardAtOnce(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("from the call of Cancel to the end of the context: median %v, slowest %v", took[10], took[19])
-	if took[10] > 2*time.Second { // by a lost recall it would be a third of a lease, 10 s
+	if took[10] > time.Second { // by a lost recall it would be a third of a lease, 10 s
 		t.Errorf("median %v", took[10])
 	}
 }
 
-// Without notifications the next look finds it.
+// Without notifications the next look finds it, which is a second away at most.
 func TestCancelReachesADeafProcess(t *testing.T) {
 	t.Parallel()
 	dsn, pool := database(t)
@@ -143,7 +143,11 @@ func TestCancelReachesADeafProcess(t *testing.T) {
 	if !errors.Is(e.cause, fencepost.ErrCancelled) {
 		t.Errorf("cause %v", e.cause)
 	}
-	t.Logf("after %v", e.at.Sub(begin))
+	took := e.at.Sub(begin)
+	t.Logf("after %v", took)
+	if took > 3*time.Second { // a look is every second ± 10 %; the rest is for a busy machine
+		t.Errorf("after %v", took)
+	}
 }
 
 // A recall that was missed while nobody listened is made up for as soon as
@@ -266,6 +270,10 @@ func TestOperatorsNeedNoWorker(t *testing.T) {
 	wantDid(t, client.Cancel, ids[0], done("running"))
 	wantDid(t, client.Release, ids[1], done("running"))
 	wantDid(t, client.Release, ids[1], fencepost.Did{Status: "ready"})
+	wantDid(t, client.Retry, ids[1], fencepost.Did{Status: "ready"}) // it waits already
+	if n := count(t, pool, "SELECT max_attempts FROM fencepost.jobs WHERE id = $1", ids[1]); n != 20 {
+		t.Errorf("%d attempts at most, want the 20 of before", n)
+	}
 }
 
 // A job that has ended comes back under its id and key, with an attempt, and

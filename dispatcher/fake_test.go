@@ -76,7 +76,7 @@ func (tb *table) finish(outcomes []claim.Outcome) (results []claim.Result) {
 	for _, o := range outcomes {
 		j := tb.jobs[o.ID]
 		switch {
-		case j.row.Fence != o.Fence || j.until.IsZero():
+		case j == nil || j.row.Fence != o.Fence || j.until.IsZero():
 			tb.lost = append(tb.lost, o)
 			results = append(results, claim.Lost)
 		case j.busy > 0:
@@ -149,6 +149,14 @@ func (tb *table) cancel(id int64) {
 	tb.fence++
 	j.row.Fence, j.until, j.ended = j.row.Fence+1, time.Time{}, claim.Cancelled
 	tb.end()
+}
+
+// remove is a DELETE of the row.
+func (tb *table) remove(id int64) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	delete(tb.jobs, id)
+	tb.live = slices.DeleteFunc(tb.live, func(live int64) bool { return live == id })
 }
 
 func (tb *table) verbs(id int64) (verbs []claim.Verb) {
@@ -235,7 +243,7 @@ func (s *store) Extend(ctx context.Context, leases []claim.Lease) (lost []claim.
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	for _, l := range leases {
-		if j := s.jobs[l.ID]; j.row.Fence == l.Fence && !j.until.IsZero() {
+		if j := s.jobs[l.ID]; j != nil && j.row.Fence == l.Fence && !j.until.IsZero() {
 			j.until = time.Now().Add(s.lease)
 		}
 	}
@@ -257,6 +265,10 @@ func (s *store) Check(ctx context.Context, leases []claim.Lease) (lost []claim.L
 func (tb *table) over(leases []claim.Lease) (lost []claim.Loss) {
 	for _, l := range leases {
 		j := tb.jobs[l.ID]
+		if j == nil {
+			lost = append(lost, claim.Loss{Lease: l, Reason: claim.ReasonGone})
+			continue
+		}
 		if j.row.Fence == l.Fence && !j.until.IsZero() {
 			continue
 		}

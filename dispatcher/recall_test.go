@@ -223,3 +223,80 @@ func TestAStalledCheckCostsNoLease(t *testing.T) {
 		w.mustStop()
 	})
 }
+
+// What the keeper brings back may be from before the recall: it has looked at
+// the table, the job is cancelled, and only then it answers.
+func TestARecallAfterTheKeeperHasLooked(t *testing.T) {
+	for _, call := range []string{"check", "extension"} {
+		t.Run(call, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable(lease)
+				id := tb.insert("q", "k", 1)
+				once := true
+				delay := func() {
+					if once {
+						once = false
+						<-time.After(time.Second)
+					}
+				}
+				s := &slowAnswers{store: &store{table: tb}, afterCheck: delay, afterExtend: delay}
+				var watched watched
+				w := start(t, s, watched.watch(nil))
+				synctest.Wait()
+				if call == "check" {
+					w.Recall()
+				} else {
+					pass(lease / 3)
+				}
+				pass(500 * time.Millisecond)
+				tb.cancel(id)
+				w.Recall()
+				pass(100 * time.Millisecond)
+				if got := watched.causes.take(); len(got) > 0 {
+					t.Errorf("%v before the answer", got)
+				}
+				pass(400 * time.Millisecond)
+				watched.want(t, dispatcher.ErrCancelled, nil, []int64{id})
+				w.mustStop()
+			})
+		})
+	}
+}
+
+// slowAnswers does something between the look at the table and the answer.
+type slowAnswers struct {
+	*store
+	afterCheck, afterExtend func()
+}
+
+func (s *slowAnswers) Check(ctx context.Context, leases []claim.Lease) ([]claim.Loss, error) {
+	lost, err := s.store.Check(ctx, leases)
+	if s.afterCheck != nil {
+		s.afterCheck()
+	}
+	return lost, err
+}
+
+func (s *slowAnswers) Extend(ctx context.Context, leases []claim.Lease) ([]claim.Loss, error) {
+	lost, err := s.store.Extend(ctx, leases)
+	if s.afterExtend != nil {
+		s.afterExtend()
+	}
+	return lost, err
+}
+
+// A job that is not there any more is a lost one.
+func TestARecallFindsDeletedJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(lease)
+		id := tb.insert("q", "k", 1)
+		var watched watched
+		w := start(t, &store{table: tb}, watched.watch(nil))
+		pass(time.Second)
+		tb.remove(id)
+		w.Recall()
+		synctest.Wait()
+		watched.want(t, claim.ErrLeaseLost, []int64{id}, nil)
+		w.mustStop()
+	})
+}
