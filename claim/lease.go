@@ -32,7 +32,7 @@ WITH o AS MATERIALIZED (
       AND j.status <> 'ready'
     RETURNING j.id, j.fence
 )
-SELECT o.id, o.fence, ` + sqlReason + `
+SELECT o.id, o.fence, ` + sqlReason + `, false
 FROM o
 WHERE ` + sqlLost + `
   -- With the fence: one process may hold a job under a new fence while it still
@@ -56,8 +56,10 @@ const sqlReason = `CASE
        END`
 
 // sqlCheck returns those of the claims $1, $2 that are no longer the caller's.
+// Since it writes nothing a standby answers it too, which may not know of a
+// claim yet.
 const sqlCheck = `
-SELECT o.id, o.fence, ` + sqlReason + `
+SELECT o.id, o.fence, ` + sqlReason + `, pg_is_in_recovery()
 FROM unnest($1::bigint[], $2::bigint[]) AS o (id, fence)
 WHERE ` + sqlLost
 
@@ -81,7 +83,11 @@ func (t *Table) losses(ctx context.Context, db DB, op, statement string, leases 
 	b := inOneGo(t)
 	b.Queue(t.sql(statement), append([]any{ids, fences}, args...)...).Query(func(rows pgx.Rows) (err error) {
 		lost, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Loss, err error) {
-			err = row.Scan(&l.ID, &l.Fence, &l.Reason)
+			var standby bool
+			err = row.Scan(&l.ID, &l.Fence, &l.Reason, &standby)
+			if err == nil && standby {
+				err = fmt.Errorf("%w: it is a standby", ErrReadOnly)
+			}
 			return l, err
 		})
 		return err
