@@ -171,8 +171,11 @@ func (p *presence) keep(ctx context.Context) (next time.Duration) {
 	if again {
 		// Our row still names the lock of a connection that is gone: others will
 		// take us for dead.
+		start := time.Now()
 		p.registerAgain(ctx)
-		return pingAgain
+		// At once if it has waited for somebody. What fails without a wait is
+		// paced.
+		return max(pingAgain, pingEvery-time.Since(start))
 	}
 	if byLeases || !p.busy() {
 		return pingEvery

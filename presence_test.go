@@ -292,3 +292,39 @@ func TestARowThatIsHeldIsWrittenInTheEnd(t *testing.T) {
 		t.Errorf("the job: %+v, %v", job, err)
 	}
 }
+
+// A registration that fails without a wait, as on a disk that is full, is
+// repeated at a pace.
+func TestARegistrationThatFailsAtOnceIsPaced(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	super := admin(t, pool)
+	client := newClient(t, pool, fencepost.Config{})
+	echo(client)
+	work(t, client)
+	eventually(t, "it has a lock", func() bool { return live(t, pool) == 1 })
+	for _, sql := range []string{
+		`CREATE FUNCTION public.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END $$`,
+		"CREATE TRIGGER no_space BEFORE INSERT ON fencepost.workers FOR EACH ROW EXECUTE FUNCTION public.full()",
+	} {
+		if _, err := super.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Each attempt takes a key.
+	key := func() int { return count(t, super, "SELECT last_value FROM fencepost.worker_keys") }
+	before := key()
+	terminate(t, super, "exchange")
+	enqueue(t, client, fencepost.NewJob{Kind: "echo"}) // so that the loss is noticed
+	eventually(t, "two attempts", func() bool { return key() >= before+2 })
+	before = key()
+	const span = 4 * time.Second
+	time.Sleep(span)
+	if n := key() - before; n < 2 || n > 6 {
+		t.Errorf("%d attempts in %v, want about one a second", n, span)
+	}
+	if _, err := super.Exec(t.Context(), "DROP TRIGGER no_space ON fencepost.workers"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it has a lock again", func() bool { return live(t, pool) == 1 })
+}
