@@ -113,6 +113,7 @@ type running struct {
 	// noReapUntil keeps this process from ending leases that may only seem to
 	// be over.
 	noReapUntil time.Time
+	saidRefused time.Time // that jobs cannot end; once a minute is enough
 }
 
 func (c *Client) start(ctx context.Context) (*running, error) {

@@ -67,7 +67,8 @@ func (r *running) tickOn(ctx context.Context, conn *pgx.Conn, token string) (pol
 		c.config.Logger.WarnContext(ctx, "a worker has died; its jobs go to others", "worker", dead.Worker, "jobs", dead.Jobs)
 		c.config.Observer.Died(dead.Worker, dead.Jobs)
 	}
-	if ticked.Refused != nil {
+	if ticked.Refused != nil && time.Since(r.saidRefused) > time.Minute {
+		r.saidRefused = time.Now()
 		c.config.Logger.ErrorContext(ctx, "the database does not let every job end that is to be taken from its worker", "error", ticked.Refused)
 	}
 	// What follows is no reason to work less: what should go only stays longer.

@@ -1,10 +1,12 @@
 package fencepost_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -295,5 +297,38 @@ func TestRunChecksItsGround(t *testing.T) {
 			}()
 			register()
 		}()
+	}
+}
+
+// Each look finds again a job that the database does not let end. The log is
+// told once a minute.
+func TestAJobThatCannotEndIsNoFloodOfLogs(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	for _, sql := range []string{
+		`INSERT INTO fencepost.jobs (kind, status, lease_until, worker_id, attempts, max_attempts)
+			VALUES ('echo', 'running', clock_timestamp() - interval '1 minute', 'gone', 1, 1)`,
+		"CREATE TABLE public.child (job bigint REFERENCES fencepost.jobs (id))",
+		"INSERT INTO public.child SELECT id FROM fencepost.jobs",
+	} {
+		if _, err := admin(t, pool).Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log bytes.Buffer
+	client := newClient(t, pool, fencepost.Config{PollInterval: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	echo(client)
+	stop := work(t, client)
+	var last time.Time
+	for looks := 0; looks < 4; {
+		eventually(t, "a look", func() bool { return client.Health().Tick.Last.After(last) })
+		last = client.Health().Tick.Last
+		looks++
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "does not let every job end"); n != 1 {
+		t.Errorf("the log says so %d times in 4 looks, want once", n)
 	}
 }
