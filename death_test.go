@@ -3,6 +3,7 @@ package fencepost_test
 import (
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -101,5 +102,36 @@ func TestJobsThatWereClaimedAfterTheLastLookRunAgainInSeconds(t *testing.T) {
 			time.Sleep(wait) // until nothing but the jobs themselves makes it look
 			runsAgain(t, pool, busy, idle)
 		})
+	}
+}
+
+// Many processes die together, as on one host, and all of them would have
+// looked before the one that is left: it looks the more rarely the more are
+// before it, but not so rarely that only leases tell.
+func TestJobsOfManyKilledProcessesRunAgainInSeconds(t *testing.T) {
+	t.Parallel()
+	dsn, pool := database(t)
+	const many = 5
+	var killed []*holder
+	for range many {
+		h := startHolderFor(t, dsn, 5*time.Minute)
+		h.tells(1, "hearing true")
+		killed = append(killed, h)
+		enqueue(t, newClient(t, pool, fencepost.Config{}), hundred()...)
+	}
+	for _, h := range killed {
+		h.tells(100, "began")
+	}
+	left := startHolderFor(t, dsn, 5*time.Minute)
+	left.tells(1, "hearing true")
+	at := time.Now()
+	for _, h := range killed {
+		h.signal(syscall.SIGKILL)
+	}
+	left.tells(100, "began")
+	took := time.Since(at)
+	t.Logf("jobs of %d killed processes run again after %v", many, took)
+	if want := noticed + 2*time.Second*many; took > want {
+		t.Errorf("jobs of %d killed processes run again after %v, want at most %v", many, took, want)
 	}
 }

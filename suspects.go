@@ -88,12 +88,10 @@ func (s *suspects) due(now time.Time, why suspicion) time.Time {
 }
 
 // watchEvery is the time between two looks of a process while others hold
-// jobs: the first two look at each other, those behind ever more slowly, so
-// that the number of looks is bounded however many there are.
+// jobs: the first two look at each other, each one behind them more slowly, so
+// that many make few looks more. Not twice as slowly: of those that die
+// together, as on one host, many may have been first, and those behind do not
+// know it before they look.
 func watchEvery(rank int, most time.Duration) time.Duration {
-	every := guard
-	for ; rank > 1 && every < most; rank-- {
-		every *= 2
-	}
-	return min(every, most)
+	return min(guard*time.Duration(max(rank, 1)), most)
 }
