@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -14,7 +15,7 @@ const oldestServer, newestServer = 14, 18
 // first line of the report; without it there are no others.
 func reachable(ctx context.Context, e *exam) (Finding, error) {
 	unreachable := func(err error) (Finding, error) {
-		return but(Fail, nil, firstLine(err), "see whether the server runs, and whether host, port, user, password and database are right"),
+		return but(Fail, nil, oneLine(err), "see whether the server runs, and whether host, port, user, password and database are right"),
 			fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	conn, err := e.connection(ctx)
@@ -40,10 +41,11 @@ func reachable(ctx context.Context, e *exam) (Finding, error) {
 	return ok(figures{"round_trip_ms": millis(trip), "pooled": pooled}, "a round trip takes %.1f ms%s", millis(trip), through), nil
 }
 
-// firstLine is an error without what pgx says about each address it tried.
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
+// oneLine is an error on one line. pgx puts each address that it has tried on a
+// line of its own, and there the reason is; it tries some twice, with and
+// without TLS.
+func oneLine(err error) string {
+	return strings.Join(slices.Compact(strings.Split(err.Error(), "\n\t")), " ")
 }
 
 func version(ctx context.Context, e *exam) ([]Finding, error) {

@@ -32,7 +32,7 @@ func wake(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 	ear, err := pgx.ConnectConfig(ctx, e.Listen)
 	if err != nil {
-		return []Finding{but(Fail, nil, "the way to listen cannot be had: "+firstLine(err), "see to --listen-url or FENCEPOST_LISTEN_URL")}, nil
+		return []Finding{but(Fail, nil, "the way to listen cannot be had: "+oneLine(err), "see to --listen-url or FENCEPOST_LISTEN_URL")}, nil
 	}
 	defer hangUp(ear)
 	hears, pooled, err := e.listen(ctx, ear)

@@ -12,8 +12,8 @@ func TestTheWayOfABell(t *testing.T) {
 	w := setUp(t)
 	w.want("wake", OK, "a notification arrives in")
 
-	w.patient.Listen = w.config("postgres://x:hunter2@127.0.0.1:1/none?sslmode=disable")
-	w.want("wake", Fail, "the way to listen cannot be had", "--listen-url")
+	w.patient.Listen = w.config("postgres://x:hunter2@127.0.0.1:1/none")
+	w.want("wake", Fail, "the way to listen cannot be had", "connection refused", "--listen-url")
 
 	w.patient.Listen = w.config(pgtest.New(t, "empty", func(context.Context, string) error { return nil }))
 	w.limited(func(l *limits) { l.ring = l.ring / 10 })
