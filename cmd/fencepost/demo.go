@@ -36,7 +36,7 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Show with real processes what survives a kill and a pause",
 		Long:  demoHelp,
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan, err := a.demoPlan()
 			if err != nil {
@@ -56,7 +56,7 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:    "worker",
 		Short:  "Be one of the demo's workers",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   noArgs,
 		RunE:   func(cmd *cobra.Command, _ []string) error { return demo.Work(cmd.Context(), a.stdin, a.stdout) },
 	})
 	return cmd

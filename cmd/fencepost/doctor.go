@@ -37,7 +37,7 @@ queue with due jobs and nobody to run them is a failure after a minute.
 The exit code is 0 if nothing has failed, whatever the warnings; 1 if something
 has; 3 if the database cannot be reached; 4 if the tables are missing or do not
 fit this program. What could be seen is printed in every case.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := a.config()
 			if err != nil {

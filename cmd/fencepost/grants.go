@@ -36,9 +36,9 @@ func (a *app) migrateGrantsCommand() *cobra.Command {
 		Use:   "grants",
 		Short: "Print or apply the rights of producers, workers, monitors and the owner",
 		Long:  grantsHelp,
-		Example: `  fencepost migrate grants --worker app --producer shop | psql
+		Example: `  fencepost migrate grants --worker app --producer shop | psql -v ON_ERROR_STOP=1 -1 "$DATABASE_URL"
   fencepost migrate grants --worker app --monitor grafana --apply`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(roles.Producers)+len(roles.Workers)+len(roles.Monitors) == 0 && !cmd.Flags().Changed("owner") {
 				return usage("no role given; name at least one: --producer may only enqueue, --worker works and operates, --monitor reads, --owner migrates")

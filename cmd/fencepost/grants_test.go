@@ -96,12 +96,12 @@ func TestGrantsArePrinted(t *testing.T) {
 		t.Errorf("exit code %d, no line %q in:\n%s%s", printed.code, want, printed.stdout, printed.stderr)
 	}
 	for reason, args := range map[string][]string{
-		"--producer":      nil,
-		"--owner is":      {"--owner", ""},
-		"is empty":        {"--worker", ""},
-		"no such names":   {"--monitor", strings.Repeat("x", 64)},
-		"--json":          {"--worker", "a", "--json"},
-		"unknown command": {"print"},
+		"--producer":         nil,
+		"--owner is":         {"--owner", ""},
+		"is empty":           {"--worker", ""},
+		"no such names":      {"--monitor", strings.Repeat("x", 64)},
+		"--json":             {"--worker", "a", "--json"},
+		"takes no arguments": {"print"},
 	} {
 		c := invocation{args: append([]string{"migrate", "grants"}, args...)}
 		mustFail(t, c, run(t, c), exitUsage, reason)

@@ -23,8 +23,11 @@ func (a *app) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List jobs, newest first",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseEmpty(cmd, "queue", "kind", "status"); err != nil {
+				return err
+			}
 			if err := checkStatus(filter.Status); err != nil {
 				return err
 			}
@@ -47,6 +50,17 @@ func (a *app) listCommand() *cobra.Command {
 	flags.IntVar(&filter.Limit, "limit", 100, "at most this many")
 	a.completeFilter(cmd, statuses)
 	return cmd
+}
+
+// refuseEmpty refuses flags that were given without a value, such as one from a
+// variable of a shell that is not set: they would be taken for "not said".
+func refuseEmpty(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+			return usage("--%s is empty", name)
+		}
+	}
+	return nil
 }
 
 func checkStatus(status string) error {

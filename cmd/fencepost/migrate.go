@@ -30,7 +30,7 @@ go on meanwhile; after about a minute the error says who holds it.
 
 Roles that got their rights by "fencepost migrate grants" have them on what is
 new as well.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
 				done, err := migrations.Up(cmd.Context(), conn, a.schema)
@@ -49,7 +49,7 @@ func (a *app) migrateDownCommand() *cobra.Command {
 
 Stop first every worker that needs more than that version: it would fail. Jobs
 stay, but what the older version does not know is lost: a paused queue goes on.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("to") { // no default: a slip of the hand must not delete the jobs
 				return usage("--to is missing: say which version to go back to; 0 removes every table, with its jobs")
@@ -92,7 +92,7 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "List the versions of the schema, applied and pending",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
 				states, err := migrations.Status(cmd.Context(), conn, a.schema)
@@ -150,7 +150,7 @@ func (a *app) migratePrintCommand() *cobra.Command {
 other means. The rows by which "migrate status" knows them are part of it.
 With --from above --to it is the way back. Rights for roles that do not own the
 tables are printed by "fencepost migrate grants".`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if a.json {
 				return usage("--json: what this prints is SQL")

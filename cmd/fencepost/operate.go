@@ -103,14 +103,10 @@ func (a *app) operateCommand(v verb) *cobra.Command {
 
 // check refuses what may be a slip of the hand before anything is changed.
 func (v verb) check(cmd *cobra.Command, s selection, all bool) error {
-	filtered := false
-	for _, name := range []string{"queue", "kind", "status"} {
-		flag := cmd.Flags().Lookup(name)
-		if flag.Changed && flag.Value.String() == "" { // an unset variable of a shell, for example
-			return usage("--%s is empty", name)
-		}
-		filtered = filtered || flag.Changed
+	if err := refuseEmpty(cmd, "queue", "kind", "status"); err != nil {
+		return err
 	}
+	filtered := s.filter != fencepost.Filter{}
 	switch {
 	case len(s.ids) > 0 && (filtered || all):
 		return usage("name jobs by their ids or by a filter, not by both")

@@ -27,7 +27,7 @@ func (a *app) queueListCommand() *cobra.Command {
 		Long: `List the queues that have live jobs, settings or workers: how many jobs are
 ready (due), scheduled (due later, also after a failure) and running, how long
 the oldest ready one has been due, and how long done jobs are kept.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(client *fencepost.Client, _ *pgxpool.Pool) error {
 				queues, err := client.Queues(cmd.Context())
@@ -93,7 +93,7 @@ func (a *app) queueResumeCommand() *cobra.Command {
 
 // forQueue completes a command whose argument is the name of a queue.
 func (a *app) forQueue(cmd *cobra.Command, do func(context.Context, *fencepost.Client, string) error) *cobra.Command {
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = oneArg("NAME")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withClient(cmd.Context(), func(client *fencepost.Client, _ *pgxpool.Pool) error {
 			return do(cmd.Context(), client, args[0])

@@ -139,6 +139,25 @@ func parent(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// noArgs refuses arguments. To cobra's func of that name each is an unknown
+// command.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("%s takes no arguments, and got %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// oneArg wants one argument and calls it by its name in the help.
+func oneArg(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usage("%s takes one %s, and got %d", cmd.CommandPath(), name, len(args))
+		}
+		return nil
+	}
+}
+
 // getenv returns the value of a variable, empty if it is not set. As in a
 // shell, of two with one name the later counts.
 func (a *app) getenv(name string) (value string) {

@@ -14,7 +14,7 @@ func (a *app) showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Show everything about a job",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneArg("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseID(args[0])
 			if err != nil {

@@ -61,7 +61,7 @@ func (a *app) workCommand() *cobra.Command {
 		Long:  workHelp,
 		Example: `  fencepost work --exec ./send-invoice --kind invoice
   fencepost work --exec 'curl --fail-with-body --data-binary @- https://example.com/hook' --queue hooks=50 --timeout 30s`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if line == "" {
 				return usage("--exec is missing: say which command to run for each job")

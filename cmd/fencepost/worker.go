@@ -31,7 +31,7 @@ func (a *app) workerListCommand() *cobra.Command {
 
 RUNNING is how many jobs are leased to it. Programs that know only version 1 of
 the schema are listed while they have some, without a time of start.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(client *fencepost.Client, _ *pgxpool.Pool) error {
 				workers, err := client.Workers(cmd.Context())
