@@ -170,9 +170,9 @@ func (l *line) connect(ctx context.Context) error {
 	return nil
 }
 
-// ping looks whether the connection still stands, and makes a new one if not,
-// unless it has been used within the given time or is in use. It returns when
-// to look next.
+// ping looks whether the connection still stands, to a server that takes
+// writes, and makes a new one if not, unless it has been used within the given
+// time or is in use. It returns when to look next.
 func (l *line) ping(ctx context.Context, every time.Duration) (next time.Duration, err error) {
 	if !l.mu.TryLock() {
 		return every, nil
@@ -183,7 +183,7 @@ func (l *line) ping(ctx context.Context, every time.Duration) (next time.Duratio
 	if left > 0 && !broken {
 		return left, nil
 	}
-	return every, l.use(ctx, func(conn *pgx.Conn) error { return conn.Ping(ctx) })
+	return every, l.use(ctx, func(conn *pgx.Conn) error { return peer.Ping(ctx, conn) })
 }
 
 // useIfUp is use, if there is a connection that nobody uses.

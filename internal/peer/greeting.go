@@ -35,17 +35,9 @@ const sqlGreeting = `SELECT pg_is_in_recovery(), current_setting('transaction_re
 //
 // A pooler is known by the process id in its first answer, which it makes up.
 func Greet(ctx context.Context, conn *pgx.Conn) (Server, error) {
-	var recovery, readOnly bool
-	var pid int64
-	// Without a named statement, whatever the connection's mode is.
-	err := conn.QueryRow(ctx, sqlGreeting, pgx.QueryExecModeExec).Scan(&recovery, &readOnly, &pid)
-	switch {
-	case err != nil:
+	pid, err := ask(ctx, conn)
+	if err != nil {
 		return Server{}, fmt.Errorf("greet the server: %w", err)
-	case recovery:
-		return Server{}, fmt.Errorf("%w: it is a standby", ErrReadOnly)
-	case readOnly:
-		return Server{}, fmt.Errorf("%w: its transactions are read-only", ErrReadOnly)
 	}
 	server := Server{Pooled: pid != int64(conn.PgConn().PID())}
 	if !server.Pooled {
@@ -54,6 +46,33 @@ func Greet(ctx context.Context, conn *pgx.Conn) (Server, error) {
 		}
 	}
 	return server, nil
+}
+
+// Ping looks whether a connection still stands, and wraps ErrReadOnly if the
+// server at its other end takes no writes any more: one that was demoted
+// answers an empty statement as before.
+func Ping(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := ask(ctx, conn); err != nil {
+		return fmt.Errorf("ping the server: %w", err)
+	}
+	return nil
+}
+
+// ask returns the process id of the server session, or an error that wraps
+// ErrReadOnly.
+func ask(ctx context.Context, conn *pgx.Conn) (pid int64, err error) {
+	var recovery, readOnly bool
+	// Without a named statement, whatever the connection's mode is.
+	err = conn.QueryRow(ctx, sqlGreeting, pgx.QueryExecModeExec).Scan(&recovery, &readOnly, &pid)
+	switch {
+	case err != nil:
+		return 0, err
+	case recovery:
+		return 0, fmt.Errorf("%w: it is a standby", ErrReadOnly)
+	case readOnly:
+		return 0, fmt.Errorf("%w: its transactions are read-only", ErrReadOnly)
+	}
+	return pid, nil
 }
 
 // PreferPrimary makes a connection to one of several servers, or to a name
