@@ -100,7 +100,7 @@ func (c *Client) In(db PgxDB) Enqueuer {
 		if db == PgxDB(c.pool) {
 			err = c.onPool(ctx, func(db poolDB) error { return insert(db) })
 		} else if err = insert(db); err != nil {
-			err = claim.RouteError(err)
+			err = c.learn(ctx, claim.RouteError(err))
 		}
 		return ids, err
 	}}

@@ -80,7 +80,7 @@ func (j *Job[T]) CompleteTx(ctx context.Context, tx pgx.Tx) error {
 		tx = unpreparedTx{tx}
 	}
 	if err := j.client.table.CompleteTx(ctx, tx, j.row.Lease()); err != nil {
-		return err
+		return j.client.learn(ctx, err)
 	}
 	j.client.completed.add(j.row.Lease())
 	return nil

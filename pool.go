@@ -60,6 +60,15 @@ func (c *Client) metPooler(ctx context.Context) {
 	}
 }
 
+// learn returns the error of a statement in a transaction of the caller's, who
+// alone can try again, and whose next one must get through.
+func (c *Client) learn(ctx context.Context, err error) error {
+	if errors.Is(err, claim.ErrUnprepared) {
+		c.metPooler(ctx)
+	}
+	return err
+}
+
 // needsSession reports a mode that leaves a statement with a server session
 // from one round trip to the next. Behind a pooler that may be another session,
 // where a statement of somebody else has that name, or none.

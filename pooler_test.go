@@ -2,15 +2,24 @@ package fencepost_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"maps"
+	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/fencepost-go/fencepost"
+	"github.com/fencepost-go/fencepost/claim"
 	"github.com/fencepost-go/fencepost/internal/pg"
 	"github.com/fencepost-go/fencepost/internal/pgtest"
 )
@@ -133,4 +142,201 @@ func TestBehindPgBouncerInSessionMode(t *testing.T) {
 	await(t, states, true)
 	enqueue(t, client, fencepost.NewJob{Kind: "echo"})
 	receive(t, ran, "a job that a bell brought")
+}
+
+// A process that only enqueues dials nothing of its own, so it learns of the
+// pooler by the first name that is lost: that statement is sent once more, and
+// no other one has a name (B87). In a transaction of the caller only the caller
+// can try again; the second time it gets through.
+func TestProducersBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	for _, inTx := range []bool{false, true} {
+		t.Run(map[bool]string{false: "pool", true: "transactions"}[inTx], func(t *testing.T) {
+			server := pgtest.Server(t, pg.Options{})
+			if err := migrate(t.Context(), server.URL("postgres")); err != nil {
+				t.Fatal(err)
+			}
+			pooled := pgtest.Pooler(t, server, "transaction", 1)("postgres")
+			var log logged
+			pool := pgtest.Pool(t, pooled+"&default_query_exec_mode=cache_statement&pool_max_conns=20")
+			client := newClient(t, pool, fencepost.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			insert := func(ctx context.Context) error {
+				job := fencepost.NewJob{Kind: "echo"}
+				if !inTx {
+					_, err := client.Enqueue(ctx, job)
+					return err
+				}
+				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+					_, err := client.In(tx).Enqueue(ctx, job)
+					return err
+				})
+			}
+			const producers, each = 20, 10
+			var group sync.WaitGroup
+			for range producers {
+				group.Go(func() {
+					for range each {
+						err := insert(t.Context())
+						if inTx && errors.Is(err, claim.ErrUnprepared) {
+							err = insert(t.Context())
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			group.Wait()
+			if n := log.count("a pooler sits between"); n != 1 {
+				t.Errorf("the pooler was met %d times, want 1:\n%s", n, log.text.String())
+			}
+			if n := count(t, super(t, server), "SELECT count(*) FROM fencepost.jobs"); n != producers*each {
+				t.Errorf("%d jobs, want %d", n, producers*each)
+			}
+		})
+	}
+}
+
+// Jobs go into transactions of database/sql too, in the modes that leave no
+// names, which its user has to choose.
+func TestSQLBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t, pg.Options{})
+	if err := migrate(t.Context(), server.URL("postgres")); err != nil {
+		t.Fatal(err)
+	}
+	pooled := pgtest.Pooler(t, server, "transaction", 1)("postgres")
+	for _, mode := range []string{"cache_describe", "exec", "simple_protocol"} {
+		t.Run(mode, func(t *testing.T) {
+			pool := pgtest.Pool(t, pooled+"&default_query_exec_mode="+mode)
+			client := newClient(t, pool, fencepost.Config{})
+			db := stdlib.OpenDBFromPool(pool)
+			defer db.Close()
+			var group sync.WaitGroup
+			for range 20 {
+				group.Go(func() {
+					tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if _, err := client.InSQL(tx).Enqueue(t.Context(), fencepost.NewJob{Kind: mode}); err != nil {
+						t.Error(err)
+					}
+					if err := tx.Commit(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			group.Wait()
+			if n := count(t, pool, "SELECT count(*) FROM fencepost.jobs WHERE kind = $1::text", mode); n != 20 {
+				t.Errorf("%d jobs, want 20", n)
+			}
+		})
+	}
+}
+
+// opening keeps the start-up packets that go over connections.
+type opening struct {
+	mu     sync.Mutex
+	params []map[string]string
+}
+
+func (o *opening) watch(config *pgx.ConnConfig) {
+	dial := config.DialFunc
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{Conn: conn, opening: o}, nil
+	}
+}
+
+type opened struct {
+	net.Conn
+	opening *opening
+	once    sync.Once
+}
+
+func (c *opened) Write(p []byte) (int, error) {
+	c.once.Do(func() {
+		var m pgproto3.StartupMessage
+		if len(p) > 4 && m.Decode(p[4:]) == nil { // else a request to cancel
+			c.opening.mu.Lock()
+			defer c.opening.mu.Unlock()
+			c.opening.params = append(c.opening.params, m.Parameters)
+		}
+	})
+	return c.Conn.Write(p)
+}
+
+// With every option on, nothing is asked for in the start-up packet that a
+// connection of pgx alone does not ask for, but application_name (B85). Nothing
+// is set for a session of the pooler, and it listens to no more than the two
+// channels of the one attempt to hear.
+func TestNothingForPoolersToRefuse(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t, pg.Options{})
+	if err := migrate(t.Context(), server.URL("postgres")); err != nil {
+		t.Fatal(err)
+	}
+	pooled := pgtest.Pooler(t, server, "transaction", 1)("postgres")
+	var plain, ours opening
+	alone, err := pgx.ParseConfig(pooled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain.watch(alone)
+	conn, err := pgx.ConnectConfig(t.Context(), alone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	const changed = "SELECT count(*) FROM pg_settings WHERE source = 'session' AND name <> 'application_name'"
+	var before, after, channels int
+	if err := conn.QueryRow(t.Context(), changed, pgx.QueryExecModeExec).Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+
+	poolConfig, err := pgxpool.ParseConfig(pooled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours.watch(poolConfig.ConnConfig)
+	pool, err := pgxpool.NewWithConfig(t.Context(), poolConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	config, states := hearing(fencepost.Config{PollInterval: time.Hour, Lease: 2 * time.Second})
+	client := newClient(t, pool, config)
+	ran := echo(client)
+	stop := work(t, client)
+	await(t, states, false)
+	enqueue(t, client, fencepost.NewJob{Kind: "echo"})
+	receive(t, ran, "a job")
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+
+	allowed := append(slices.Collect(maps.Keys(plain.params[0])), "application_name")
+	ours.mu.Lock()
+	defer ours.mu.Unlock()
+	if len(ours.params) < 3 {
+		t.Errorf("%d connections, want those of the pool and our own", len(ours.params))
+	}
+	for _, params := range ours.params {
+		for name, value := range params {
+			if !slices.Contains(allowed, name) {
+				t.Errorf("start-up parameter %s = %s", name, value)
+			}
+		}
+	}
+	if err := conn.QueryRow(t.Context(), changed, pgx.QueryExecModeExec).Scan(&after); err != nil || after != before {
+		t.Errorf("%d settings of the session, before %d; %v", after, before, err)
+	}
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_listening_channels()", pgx.QueryExecModeExec).Scan(&channels); err != nil || channels > 2 {
+		t.Errorf("the pooler's session listens to %d channels; %v", channels, err)
+	}
 }

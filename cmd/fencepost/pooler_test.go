@@ -78,6 +78,21 @@ func TestCommandsThroughAPooler(t *testing.T) {
 		t.Errorf("list:\n%s", out)
 	}
 	say(t, pooled, "show", one(t, direct, "SELECT min(id) FROM fencepost.finished"))
+	say(t, pooled, "queue", "pause", "default")
+	say(t, pooled, "queue", "list")
+	say(t, pooled, "queue", "resume", "default")
+	say(t, pooled, "enqueue", "hello", `{"n": 3}`)
+	id := one(t, direct, "SELECT max(id) FROM fencepost.jobs")
+	for _, verb := range []string{"cancel", "retry", "cancel", "delete"} {
+		say(t, pooled, verb, id)
+	}
+	if got := one(t, direct, "SELECT count(*) FROM fencepost.jobs"); got != "0" {
+		t.Errorf("%s jobs are left after they were deleted", got)
+	}
+	say(t, pooled, "worker", "list")
+	if out := say(t, pooled, "doctor"); !strings.Contains(out, "a pooler sits between") || !strings.Contains(out, "--listen-url") {
+		t.Errorf("doctor:\n%s", out)
+	}
 	if got := one(t, direct, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); got != "0" {
 		t.Errorf("%s advisory locks are left", got)
 	}
