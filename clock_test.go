@@ -1,12 +1,9 @@
 package fencepost_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -45,7 +42,7 @@ func TestAStepOfTheDatabasesClockDoublesNoJob(t *testing.T) {
 	}
 	defer pool.Close()
 
-	var log record
+	var log logged
 	client := newClient(t, pool, fencepost.Config{
 		PollInterval: never,
 		Logger:       slog.New(slog.NewTextHandler(&log, nil)),
@@ -59,12 +56,12 @@ func TestAStepOfTheDatabasesClockDoublesNoJob(t *testing.T) {
 	id := enqueue(t, client, fencepost.NewJob{Kind: "k"})[0]
 	stop := work(t, client)
 	receive(t, began, "the handler")
-	eventually(t, "notifications are heard", func() bool { return log.has("notifications are heard") })
+	eventually(t, "notifications are heard", func() bool { return log.count("notifications are heard") > 0 })
 
 	script(`UPDATE stepped.step SET by = '1 minute'`)
 	// A new connection of the listener's is followed by a tick at once.
 	script(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencepost listener'`)
-	eventually(t, "the step is seen", func() bool { return log.has("clock has stepped") })
+	eventually(t, "the step is seen", func() bool { return log.count("clock has stepped") > 0 })
 	if n := count(t, admin, "SELECT count(*) FROM fencepost.jobs WHERE status = 'running' AND attempts = 1"); n != 1 {
 		t.Error("the running job was taken from its worker")
 	}
@@ -75,22 +72,4 @@ func TestAStepOfTheDatabasesClockDoublesNoJob(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-}
-
-// record keeps what is logged.
-type record struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *record) has(text string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return strings.Contains(r.text.String(), text)
 }

@@ -98,7 +98,7 @@ func (c *Client) In(db PgxDB) Enqueuer {
 		}
 		// The error first: in a return of both, ids might be read before they are filled.
 		if db == PgxDB(c.pool) {
-			err = c.onPool(ctx, func(db poolDB) error { return insert(db) })
+			err = c.onPool(ctx, func(db poolDB) error { return insert(db.pool) }) // which says itself what has no name
 		} else if err = insert(db); err != nil {
 			err = c.learn(ctx, claim.RouteError(err))
 		}

@@ -348,3 +348,56 @@ func TestReadOnlyServerIsLeft(t *testing.T) {
 		t.Errorf("it was said %d times:\n%s", n, log.text.String())
 	}
 }
+
+// Why the fence is taken from a clock: with a plain counter in its place a job
+// that was claimed on a server, and again on a copy of it from before, has one
+// fence for two claims.
+func TestAPlainCounterGivesAFenceTwice(t *testing.T) {
+	t.Parallel()
+	for _, counter := range []bool{true, false} {
+		t.Run(map[bool]string{true: "plain counter", false: "as it is"}[counter], func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Server(t, pg.Options{})
+			if err := migrate(t.Context(), server.URL("postgres")); err != nil {
+				t.Fatal(err)
+			}
+			on := super(t, server)
+			if counter {
+				script(t, on,
+					"CREATE FUNCTION count_fence() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.fence := OLD.fence + 1; RETURN NEW; END $$",
+					"CREATE TRIGGER count_fence BEFORE UPDATE ON fencepost.jobs FOR EACH ROW WHEN (NEW.fence > OLD.fence + 1) EXECUTE FUNCTION count_fence()")
+			}
+			id := enqueue(t, newClient(t, on, fencepost.Config{}), fencepost.NewJob{Payload: invoice{1}})[0]
+			restored, err := server.Clone(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := restored.Stop(); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := restored.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var fences []int64
+			for _, s := range []*pg.Server{server, restored} {
+				client := newClient(t, super(t, s), fencepost.Config{PollInterval: time.Second})
+				claimed := make(chan int64, 10)
+				fencepost.Handle(client, func(_ context.Context, job *fencepost.Job[invoice]) error {
+					claimed <- job.Fence
+					return nil
+				})
+				stop := work(t, client)
+				fences = append(fences, receive(t, claimed, "the job"))
+				ended(t, client, id)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			}
+			if twice := fences[0] == fences[1]; twice != counter {
+				t.Errorf("fences %v", fences)
+			}
+		})
+	}
+}

@@ -1,38 +1,15 @@
 package fencepost_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost-go/fencepost"
 )
-
-// claims is a tracer that tells of the claims of a client, by their queue.
-type claims chan string
-
-func (claims) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return ctx
-}
-
-func (claims) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (claims) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return ctx
-}
-
-func (c claims) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
-	if strings.Contains(d.SQL, "attempts = j.attempts + 1") {
-		c <- d.Args[0].(string)
-	}
-}
-
-func (claims) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // Whatever a notification on the bells' channel says, and whichever role sends
 // it: it costs at most one claim, and none if it is no bell of a queue that is
@@ -44,7 +21,7 @@ func TestAForgedBellCostsAtMostOneClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := make(claims, 10_000)
+	seen := make(statements, 10_000)
 	pc.ConnConfig.Tracer = seen
 	pool, err := pgxpool.NewWithConfig(t.Context(), pc)
 	if err != nil {
@@ -65,7 +42,7 @@ func TestAForgedBellCostsAtMostOneClaim(t *testing.T) {
 		enqueue(t, producer, fencepost.NewJob{Kind: "echo", Queue: "mark", Delay: 150 * time.Millisecond})
 		receive(t, ran, "the mark")
 		for range len(seen) {
-			if <-seen == "default" {
+			if s := <-seen; strings.Contains(s.sql, "attempts = j.attempts + 1") && s.args[0] == "default" {
 				n++
 			}
 		}

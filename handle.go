@@ -37,7 +37,7 @@ func WithTimeout(d time.Duration) HandlerOption {
 // is lost.
 //
 // The handler must return when its context ends; context.Cause tells why:
-// ErrTimeout, ErrLeaseLost or ErrStopping.
+// ErrTimeout, ErrLeaseLost, ErrCancelled or ErrStopping.
 //
 // Like the registration of HTTP handlers it panics if the kind is empty or has
 // a handler already, or if Run has begun.

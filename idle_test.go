@@ -12,11 +12,17 @@ import (
 	"github.com/fencepost-go/fencepost"
 )
 
+// statement is one as a client sends it.
+type statement struct {
+	sql  string
+	args []any
+}
+
 // statements is a tracer that tells of every statement of a client.
-type statements chan string
+type statements chan statement
 
 func (s statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	s <- d.SQL
+	s <- statement{d.SQL, d.Args}
 	return ctx
 }
 
@@ -27,7 +33,7 @@ func (statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceB
 }
 
 func (s statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
-	s <- d.SQL
+	s <- statement{d.SQL, d.Args}
 }
 
 func (statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
@@ -64,7 +70,7 @@ func TestIdleCostsOneStatementAPoll(t *testing.T) {
 	}
 	start := time.Now()
 	for range 4 {
-		if sql := receive(t, sent, "a statement"); !strings.Contains(sql, "pg_notify") {
+		if sql := receive(t, sent, "a statement").sql; !strings.Contains(sql, "pg_notify") {
 			t.Errorf("an idle worker sends %s", sql)
 		}
 	}

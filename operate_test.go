@@ -129,7 +129,7 @@ func TestCancelReachesADeafProcess(t *testing.T) {
 	proxy := faultproxy.New(t, dsn)
 	listen := pool.Config().ConnConfig
 	proxy.Through(listen)
-	proxy.DropNotifications(-1)
+	proxy.Refuse()                                                                      // no new connection comes to help with a look of its own
 	config, states := hearing(fencepost.Config{ListenConfig: listen, Lease: time.Hour}) // no extension comes to help
 	client := newClient(t, pool, config)
 	began, endings := holders(client, nil)

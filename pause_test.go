@@ -75,7 +75,7 @@ func TestPauseHoldsEverywhere(t *testing.T) {
 			<-ticks
 		}
 		for looks := 0; looks < 3; {
-			if strings.Contains(receive(t, ticks, fmt.Sprint("a look of process ", i)), "pg_notify") {
+			if strings.Contains(receive(t, ticks, fmt.Sprint("a look of process ", i)).sql, "pg_notify") {
 				looks++
 			}
 		}

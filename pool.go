@@ -105,10 +105,6 @@ func (p poolDB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return p.pool.QueryRow(ctx, sql, args...)
 }
 
-func (p poolDB) Begin(ctx context.Context) (pgx.Tx, error) {
-	return p.pool.Begin(ctx)
-}
-
 // SendBatch returns results of which only Close may be called.
 func (p poolDB) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if !p.unprepared {

@@ -272,9 +272,7 @@ func (c *opened) Write(p []byte) (int, error) {
 }
 
 // With every option on, nothing is asked for in the start-up packet that a
-// connection of pgx alone does not ask for, but application_name (B85). Nothing
-// is set for a session of the pooler, and it listens to no more than the two
-// channels of the one attempt to hear.
+// connection of pgx alone does not ask for, but application_name (B85).
 func TestNothingForPoolersToRefuse(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t, pg.Options{})
@@ -293,12 +291,6 @@ func TestNothingForPoolersToRefuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	const changed = "SELECT count(*) FROM pg_settings WHERE source = 'session' AND name <> 'application_name'"
-	var before, after, channels int
-	if err := conn.QueryRow(t.Context(), changed, pgx.QueryExecModeExec).Scan(&before); err != nil {
-		t.Fatal(err)
-	}
-
 	poolConfig, err := pgxpool.ParseConfig(pooled)
 	if err != nil {
 		t.Fatal(err)
@@ -332,11 +324,5 @@ func TestNothingForPoolersToRefuse(t *testing.T) {
 				t.Errorf("start-up parameter %s = %s", name, value)
 			}
 		}
-	}
-	if err := conn.QueryRow(t.Context(), changed, pgx.QueryExecModeExec).Scan(&after); err != nil || after != before {
-		t.Errorf("%d settings of the session, before %d; %v", after, before, err)
-	}
-	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_listening_channels()", pgx.QueryExecModeExec).Scan(&channels); err != nil || channels > 2 {
-		t.Errorf("the pooler's session listens to %d channels; %v", channels, err)
 	}
 }

@@ -1,12 +1,10 @@
 package fencepost_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -115,24 +113,6 @@ func TestARowThatIsDeletedIsWrittenAgain(t *testing.T) {
 	eventually(t, "the worker is registered", func() bool { return live(t, pool) == 1 })
 }
 
-// logged is a logger that keeps what it gets.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
-
 // A role without rights on the table of workers, such as one that was made by
 // hand for an earlier version, works on: leases tell, and the log says so
 // once.
@@ -229,7 +209,7 @@ func TestACrashLoopDoesNotFillTheTable(t *testing.T) {
 	work(t, client)
 	registered := false
 	for sql := ""; !strings.Contains(sql, "DELETE FROM \"fencepost\".workers"); {
-		sql = receive(t, sent, "a sweep")
+		sql = receive(t, sent, "a sweep").sql
 		registered = registered || strings.Contains(sql, "INSERT INTO \"fencepost\".workers")
 		if strings.Contains(sql, "pg_notify") {
 			t.Fatal("the process looks before it sweeps")

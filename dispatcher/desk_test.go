@@ -277,6 +277,20 @@ var deskScripts = map[string]string{
 		depart        => out 1 2 want a2
 		land lost lost/a0 => settled 1 2 refused 2
 	`,
+	"an outcome whose job is gone is refused, unless its first try may have been stored": `
+		wake a
+		depart        => want a2
+		land a2       => start 1 2
+		done a 1
+		depart        => out 1 want a1
+		land gone/a0  => settled 1 refused 1
+		done a 2
+		depart        => out 2
+		land /!unknown =>
+		after 100ms
+		depart        => out 2
+		land gone     => settled 2
+	`,
 	"more rows than asked for are handed back, not dropped (B2)": `
 		wake b
 		depart        => want b1
@@ -480,7 +494,7 @@ func (s *deskScript) land(line string) string {
 		results, claims = "", line
 	}
 	for _, w := range strings.Fields(results) {
-		haul.Results = append(haul.Results, map[string]claim.Result{"stored": claim.Stored, "lost": claim.Lost, "busy": claim.Busy}[w])
+		haul.Results = append(haul.Results, map[string]claim.Result{"stored": claim.Stored, "lost": claim.Lost, "busy": claim.Busy, "gone": claim.Gone}[w])
 	}
 	for _, w := range strings.Fields(claims) {
 		switch w {

@@ -4,7 +4,7 @@
 // Only the root package, which wires the rooms, is stable for others to build
 // on; this package is public to be read and may change.
 //
-//	            Wake, StopNow                     handler, one goroutine per job
+//	        Wake, Recall, StopNow                 handler, one goroutine per job
 //	                  │                             ▲ row, context   │ report
 //	                  ▼                             │                ▼
 //	┌──────────────────────────────── loop ────────────────────────────────────┐
@@ -13,7 +13,7 @@
 //	└────┬─────────────────────────▲───────────────────────┬──────────────▲────┘
 //	     │ outcomes, wants         │ results, rows         │ leases       │ lost
 //	     ▼                         │                       ▼              │
-//	  exchange: one round trip at a time                keeper: one extension at a time
+//	  exchange: one round trip at a time            keeper: one extension or check at a time
 //
 // One goroutine, the loop, owns all state. Its decisions are made by types
 // that know no goroutine, no clock and no I/O (desk, leases, stop) and are
@@ -36,6 +36,9 @@
 //     monotonic clock, measured from before the claim or the extension was
 //     sent. Its outcome is sent all the same: the fence decides.
 //   - While leases in hand cannot be extended, nothing more is claimed.
+//   - A recall is followed by a check of all that is in hand, and of what a claim
+//     brings that was under way. A job that an operator has cancelled ends its
+//     handler's context with ErrCancelled; its outcome does not matter then.
 //   - A slot is free when the handler has returned, not when its context ends.
 //   - A stop ends within SoftStop + HardStop + 5 s, whatever handlers and the
 //     database do, and says what it had to leave behind.

@@ -25,9 +25,19 @@ func TestHearsBellsOfAllForms(t *testing.T) {
 		t.Errorf("heard %v", got)
 	}
 
+	ring(t, e.dsn, "fence post", "recall:host:1:abc")
+	if worker := wait(t, e.recalls, "recall"); worker != "host:1:abc" {
+		t.Errorf("recalled %q", worker)
+	}
+
 	e.tick(t) // more proof is no news
-	ring(t, e.dsn, "fence post", "1:0:last")
+	for _, payload := range []string{"recall", "Recall:x", "", "1:0:last"} {
+		ring(t, e.dsn, "fence post", payload)
+	}
 	wait(t, e.bells, "bell")
+	if len(e.recalls) > 0 {
+		t.Errorf("recalled %q", <-e.recalls)
+	}
 	if n := e.log.count("notifications are heard"); n != 1 || e.log.count("") != 1 || len(e.changes) > 0 {
 		t.Errorf("want one change and one line in the log, got %d more changes and:\n%s", len(e.changes), e.log)
 	}

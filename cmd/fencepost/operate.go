@@ -49,7 +49,8 @@ it got. What enters the filter meanwhile may be missed.
 
 Exit codes, beside those of every command:
   0  all were done; of a filter also those that moved on before their turn
-  1  some were left alone, or are busy: an open transaction holds their rows
+  1  some were left alone, or are busy: an open transaction holds their rows;
+     or the database refuses: a foreign key or a trigger of yours
   5  some ids are of no job, and all others were done`
 
 // selection is which jobs a verb is for.
@@ -111,9 +112,9 @@ func (v verb) check(cmd *cobra.Command, s selection, all bool) error {
 	case len(s.ids) > 0 && (filtered || all):
 		return usage("name jobs by their ids or by a filter, not by both")
 	case filtered && all:
-		return usage("--all stands for every job; it cannot be joined with a filter")
+		return usage("--all is in place of a filter; it cannot be joined with one")
 	case len(s.ids) == 0 && !filtered && !all:
-		return usage("which jobs? Give ids or a filter (--queue, --kind, --status); --all stands for every job")
+		return usage("which jobs? Give ids or a filter (--queue, --kind, --status); --all is in place of a filter")
 	}
 	if err := checkStatus(s.filter.Status); err != nil {
 		return err
@@ -198,7 +199,7 @@ func (a *app) operateFilter(ctx context.Context, client *fencepost.Client, v ver
 		return nil
 	})
 	err = errors.Join(err, a.printTally(v, count, false))
-	if err == nil && count.busy > 0 {
+	if err == nil && count.busy+count.refused > 0 {
 		err = count.failure(v, count.total(), false)
 	}
 	return err
@@ -267,6 +268,7 @@ func (v verb) pretend(client *fencepost.Client, ctx context.Context, ids ...int6
 // What became of a job, in --json: the verb's past, or one of these.
 const (
 	codeBusy      = "busy"
+	codeRefused   = "refused"
 	codeMissing   = "missing"
 	codeLeftAlone = "left_alone"
 )
@@ -275,6 +277,8 @@ func (v verb) code(d fencepost.Did) string {
 	switch {
 	case d.Done:
 		return v.past
+	case d.Refused != nil:
+		return codeRefused
 	case d.Busy:
 		return codeBusy
 	case d.Status == "":
@@ -288,6 +292,8 @@ func (v verb) result(d fencepost.Did, dryRun bool) string {
 	switch v.code(d) {
 	case codeBusy:
 		return "busy: held by a transaction"
+	case codeRefused:
+		return "refused by the database"
 	case codeMissing:
 		return "no such job"
 	case codeLeftAlone:

@@ -99,3 +99,24 @@ func TestBusyJobs(t *testing.T) {
 		t.Errorf("the jobs are %v, %v", rows, err)
 	}
 }
+
+// A job that the database does not let go keeps no other from being changed,
+// and the command says why.
+func TestRefusedJobs(t *testing.T) {
+	t.Parallel()
+	dsn := database(t)
+	script(t, dsn, `INSERT INTO fencepost.jobs (id, kind) VALUES (1, 'kept'), (2, 'kept'), (3, 'kept');
+		CREATE TABLE mine (job bigint REFERENCES fencepost.jobs); INSERT INTO mine VALUES (2)`)
+	c := invocation{args: []string{"cancel", "--kind", "kept"}}
+	got := run(t, c, "DATABASE_URL="+dsn)
+	mustFail(t, c, got, exitFailed, "1 of 3 jobs were not cancelled: 1 refused by the database (cancel job 2: ERROR: update or delete on table \"jobs\" violates")
+	if !strings.Contains(got.stdout, "refused by the database  -              1") {
+		t.Errorf("standard output is %q", got.stdout)
+	}
+	c.args = []string{"delete", "2"}
+	got = run(t, c, "DATABASE_URL="+dsn)
+	mustFail(t, c, got, exitFailed, "1 of 1 jobs were not deleted: 1 refused by the database")
+	if !strings.Contains(got.stdout, "2   refused by the database  ready") {
+		t.Errorf("standard output is %q", got.stdout)
+	}
+}

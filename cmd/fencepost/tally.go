@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -13,12 +14,17 @@ import (
 type tally struct {
 	changed, leftAlone map[string]int64
 	busy, missing      int64
+	refused            int64
+	refusal            error // the first of them
 }
 
 func (t *tally) add(d fencepost.Did) {
 	switch {
 	case d.Done:
 		t.change(d.Status, 1)
+	case d.Refused != nil:
+		t.refused++
+		t.refusal = cmp.Or(t.refusal, d.Refused)
 	case d.Busy:
 		t.busy++
 	case d.Status == "":
@@ -47,7 +53,9 @@ func sum(counts map[string]int64) (n int64) {
 	return n
 }
 
-func (t *tally) total() int64 { return sum(t.changed) + sum(t.leftAlone) + t.busy + t.missing }
+func (t *tally) total() int64 {
+	return sum(t.changed) + sum(t.leftAlone) + t.busy + t.missing + t.refused
+}
 
 // failure is the error about those that were not changed, of n that were to be.
 func (t *tally) failure(v verb, n int64, dryRun bool) error {
@@ -57,6 +65,9 @@ func (t *tally) failure(v verb, n int64, dryRun bool) error {
 	}
 	if t.busy > 0 {
 		reasons = append(reasons, fmt.Sprintf("%d busy", t.busy))
+	}
+	if t.refused > 0 {
+		reasons = append(reasons, fmt.Sprintf("%d refused by the database (%v)", t.refused, t.refusal))
 	}
 	not := "were not"
 	if dryRun {
@@ -81,6 +92,7 @@ type tallyJSON struct {
 	LeftAlone map[string]int64 `json:"left_alone"`
 	Busy      int64            `json:"busy"`
 	Missing   int64            `json:"missing"`
+	Refused   int64            `json:"refused"`
 	DryRun    bool             `json:"dry_run"`
 }
 
@@ -92,7 +104,7 @@ func (a *app) printTally(v verb, t tally, dryRun bool) error {
 		if t.leftAlone == nil {
 			t.leftAlone = map[string]int64{}
 		}
-		return a.printJSON(tallyJSON{v.past, t.changed, t.leftAlone, t.busy, t.missing, dryRun})
+		return a.printJSON(tallyJSON{v.past, t.changed, t.leftAlone, t.busy, t.missing, t.refused, dryRun})
 	}
 	if t.total() == 0 {
 		_, err := fmt.Fprintln(a.out, "no such jobs")
@@ -111,6 +123,9 @@ func (a *app) printTally(v verb, t tally, dryRun bool) error {
 	}
 	if t.busy > 0 {
 		rows = append(rows, table.Row{"busy: held by a transaction", "-", t.busy})
+	}
+	if t.refused > 0 {
+		rows = append(rows, table.Row{"refused by the database", "-", t.refused})
 	}
 	if t.missing > 0 {
 		rows = append(rows, table.Row{"gone meanwhile", "-", t.missing})
