@@ -227,7 +227,14 @@ func TestReleaseFreesARunningJob(t *testing.T) {
 	config, states := hearing(fencepost.Config{PollInterval: never, Lease: time.Hour, Queues: map[string]fencepost.Queue{"default": {Slots: 1}}})
 	config, refused, _ := told(config)
 	client := newClient(t, pool, config)
-	began, endings := holders(client, nil)
+	began, endings, let := make(chan int64, 1), make(chan ending, 1), make(chan struct{})
+	fencepost.HandleKind(client, "k", func(ctx context.Context, job *fencepost.Job[json.RawMessage]) error {
+		began <- job.ID
+		<-ctx.Done()
+		endings <- ending{job.ID, job.Fence, time.Now(), context.Cause(ctx)}
+		<-let // or this process, with a free slot, might be the one that runs it again
+		return nil
+	})
 	work(t, client)
 	await(t, states, true)
 	id := enqueue(t, client, fencepost.NewJob{Kind: "k", MaxAttempts: 1})[0]
@@ -245,6 +252,7 @@ func TestReleaseFreesARunningJob(t *testing.T) {
 	wantDid(t, client.Release, id, done("running"))
 	job := receive(t, runs, "the job to run again")
 	e := receive(t, endings, "the end of the old context")
+	close(let)
 	if !errors.Is(e.cause, fencepost.ErrLeaseLost) || job.Fence <= e.fence+1 || job.Attempt != 2 || job.MaxAttempts != 2 {
 		t.Errorf("cause %v; attempt %d of %d under fence %d, after fence %d", e.cause, job.Attempt, job.MaxAttempts, job.Fence, e.fence)
 	}
