@@ -66,3 +66,16 @@ func TestImportsPointDown(t *testing.T) {
 		}
 	}
 }
+
+// A program that is not built for it cannot do without any guard, nor be
+// watched.
+func TestReleasedProgramsHaveEveryGuard(t *testing.T) {
+	t.Parallel()
+	const rig = module + "/internal/torture"
+	if slices.Contains(goList(t, "-deps", "./cmd/fencepost"), rig) {
+		t.Errorf("the command has %s in it", rig)
+	}
+	if !slices.Contains(goList(t, "-tags=torture", "-deps", "./cmd/fencepost"), rig) {
+		t.Errorf("this test does not see %s where it is", rig)
+	}
+}

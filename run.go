@@ -143,11 +143,11 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		Interval: c.config.PollInterval,
 		Deaf:     deafInterval,
 		Guard:    guard,
-		Tick:     r.tick,
+		Tick:     riggedTick(r.tick),
 		Wake:     r.due,
 		Logger:   c.config.Logger,
 	})
-	r.listener = notify.New(notify.Config{
+	r.listener = notify.New(riggedListener(r, notify.Config{
 		ConnConfig: func(ctx context.Context) (*pgx.ConnConfig, error) {
 			return c.ownConfig(ctx, "listener", c.config.ListenConfig)
 		},
@@ -163,9 +163,9 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		},
 		Proof:  proof,
 		Logger: c.config.Logger,
-	})
+	}))
 	r.dispatcher = dispatcher.New(dispatcher.Config{
-		Store:     r.store,
+		Store:     riggedStore(ctx, r.store),
 		Queues:    r.slots(),
 		Handle:    c.handle,
 		Timeout:   c.timeout,

@@ -26,7 +26,7 @@ func In(schema string) *Table {
 	names := names(schema)
 	filled := make(map[string]string, len(statements))
 	for _, template := range statements {
-		filled[template] = names.Replace(template)
+		filled[template] = names.Replace(weaken(template))
 	}
 	return &Table{sql: func(template string) string { return filled[template] }}
 }
