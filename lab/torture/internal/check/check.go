@@ -1,0 +1,168 @@
+// Package check judges a run by its record: the history of every process (what
+// the clients saw), the witness log (what the database committed, job by job in
+// order) and the tables at the end.
+//
+// It must be sound both ways. A legal run, whatever its faults, has no finding:
+// an outcome that nobody knows may have happened or not, an operator may do what
+// operators may, and what a failover has lost is excused where that is
+// documented. And each guard that is taken away must show in the invariant that
+// it is there for.
+package check
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/witness"
+)
+
+// Input is the record of a run.
+type Input struct {
+	Events []history.Event // of all processes, by time
+	Lines  []witness.Line  // of the server that was the primary at the end
+	Lost   []witness.Line  // lines of a former primary that the new one lacks
+	Final  []FinalJob
+	// Orders and Effects are the tables of the business at the end.
+	Orders  []FinalOrder
+	Effects []FinalEffect
+	// Offset is the database's time (ns since 1970) minus the time of histories.
+	Offset int64
+	Limits Limits
+}
+
+// FinalJob is a row of all_jobs at the end.
+type FinalJob struct {
+	ID        int64
+	Token     string
+	Kind      string
+	Queue     string
+	Status    string
+	Fence     int64
+	Attempts  int
+	Max       int
+	CreatedAt time.Time
+}
+
+// FinalOrder is a row of shop.orders at the end.
+type FinalOrder struct {
+	Token string
+	Fence int64
+	Via   string
+	XID   int64
+}
+
+// FinalEffect is a row of shop.effects at the end.
+type FinalEffect struct {
+	Token string
+	Job   int64
+	Fence int64
+}
+
+// Limits are what the workers were told, and what the checker allows beyond
+// what is documented.
+type Limits struct {
+	Lease, Poll time.Duration
+	// Slots of each process, by queue.
+	Slots map[string]int
+	// Pooled: the workers are behind a pooler in transaction mode, so that a
+	// death shows by the lease alone.
+	Pooled bool
+	// Slack is for a machine that is busy; 0: a second. It is added to each bound
+	// on when something must have happened, never to what must not happen.
+	Slack time.Duration
+	// Patience bounds the search for linearizations; 0: 30 s.
+	Patience time.Duration
+}
+
+// Finding is what has become of one invariant.
+type Finding struct {
+	Invariant  int    `json:"invariant"`
+	Name       string `json:"name"`
+	Checked    int    `json:"checked"`
+	Violations int    `json:"violations"`
+	// Parts says what is in Checked, and what could not be checked.
+	Parts    []Part           `json:"parts,omitempty"`
+	Examples []Counterexample `json:"examples,omitempty"` // shortest first, at most 5
+}
+
+// Part is a number of its own in a finding.
+type Part struct {
+	Name string `json:"name"`
+	N    int    `json:"n"`
+}
+
+// Counterexample is the least that shows a violation.
+type Counterexample struct {
+	Says  string `json:"says"`
+	Steps []Step `json:"steps"`
+}
+
+// Step is one event, or one line of the witness.
+type Step struct {
+	At   time.Duration `json:"at"`  // since the first event of the run
+	Who  string        `json:"who"` // a process, or "witness"
+	What string        `json:"what"`
+}
+
+// most is how many counterexamples a finding shows.
+const most = 5
+
+// names are those of the invariants, in their order.
+var names = [...]string{
+	"no acknowledged job is lost",
+	"nothing runs that was not committed",
+	"a job is there if and only if its business row is",
+	"fences of a job only grow, and none is given twice",
+	"no write with an old fence is accepted",
+	"what has ended stays as it is",
+	"attempts are claims minus refunds, and no more than allowed",
+	"two handlers of a job only if the first was lost",
+	"nothing starts before it is due",
+	"a death is noticed in time",
+	"without bells each job starts within a poll interval",
+	"no more jobs than asked for, no more handlers than slots",
+	"every job is accounted for",
+	"a clean stop leaves nothing behind",
+	"what was acknowledged as done is not done again",
+	"the history of each job is linearizable",
+}
+
+// finding collects what is found of one invariant.
+type finding struct {
+	Finding
+	parts map[string]int
+}
+
+func (f *finding) part(name string, n int) {
+	if f.parts == nil {
+		f.parts = make(map[string]int)
+	}
+	if _, known := f.parts[name]; !known {
+		f.Parts = append(f.Parts, Part{Name: name})
+	}
+	f.parts[name] += n
+}
+
+// violated adds a violation. Of many only the shortest are kept.
+func (f *finding) violated(says string, steps ...Step) {
+	f.Violations++
+	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+	i, _ := slices.BinarySearchFunc(f.Examples, len(steps)+1, func(c Counterexample, n int) int {
+		return cmp.Compare(len(c.Steps), n)
+	})
+	if i < most {
+		f.Examples = slices.Insert(f.Examples, i, Counterexample{says, steps})
+		f.Examples = f.Examples[:min(len(f.Examples), most)]
+	}
+}
+
+// Check judges the run by all invariants, in their order.
+func Check(in Input) []Finding {
+	findings := make([]Finding, len(names))
+	for i, name := range names {
+		findings[i] = Finding{Invariant: i + 1, Name: name}
+	}
+	return findings
+}
