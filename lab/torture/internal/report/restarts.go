@@ -1,0 +1,79 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
+)
+
+// Restarts are the ends of worker processes that another life followed, by
+// cause.
+type Restarts struct {
+	// Planned: the harness had killed the process, or told it to end.
+	Planned int `json:"planned"`
+	// ByJob: a job ended its process, as its script says.
+	ByJob int `json:"by_job"`
+	// Unplanned are those for which there is no such reason, of any process,
+	// whether it was started again or not. Each is a failure: no worker may need
+	// a restart.
+	Unplanned []string `json:"unplanned"`
+}
+
+// restarts sorts the ends of processes by cause.
+func restarts(events []history.Event) Restarts {
+	r := Restarts{Unplanned: []string{}}
+	lives := make(map[string]bool)
+	for _, e := range events {
+		if e.Op == history.Hello {
+			lives[e.Proc] = true
+		}
+	}
+	told := make(map[string]bool)                 // by process: to end
+	running := make(map[string]map[claimKey]bool) // by process: jobs that end it
+	for _, e := range events {
+		switch e.Op {
+		case history.Kill, history.Term:
+			told[e.Target] = true
+		case history.Start:
+			if e.Kind == script.Exit || e.Kind == script.Killer {
+				if running[e.Proc] == nil {
+					running[e.Proc] = make(map[claimKey]bool)
+				}
+				running[e.Proc][claimKey{e.Job, e.Fence}] = true
+			}
+		case history.End:
+			delete(running[e.Proc], claimKey{e.Job, e.Fence})
+		case history.Exit:
+			again := lives[successor(e.Target)] && strings.HasPrefix(e.Target, string(script.Worker))
+			switch {
+			case told[e.Target]:
+				if again {
+					r.Planned++
+				}
+			case len(running[e.Target]) > 0:
+				if again {
+					r.ByJob++
+				}
+			default:
+				how := e.Error
+				if how == "" {
+					how = "by itself"
+				}
+				r.Unplanned = append(r.Unplanned, e.Target+": "+how)
+			}
+		}
+	}
+	return r
+}
+
+// successor is the name of the next life of a process.
+func successor(name string) string {
+	stem, life, ok := strings.Cut(name, ".")
+	var n int
+	if _, err := fmt.Sscan(life, &n); !ok || err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s.%d", stem, n+1)
+}
