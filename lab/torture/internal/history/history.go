@@ -44,6 +44,10 @@ const (
 	Refused  Op = "refused"  // the observer: an outcome of Job under Fence came too late
 	Effect   Op = "effect"   // a fenced write to the business: Call, then OK, Refused, Failed or Unknown
 
+	// Of workers and producers, beside what is theirs alone.
+	Cancelled Op = "cancelled" // the observer: an operator has cancelled Job under Fence
+	Missed    Op = "missed"    // a producer: a transaction of Asked jobs was due, and was not begun; Note: why
+
 	// Of the zombie: Job, Fence (stale before the call), Verb; OK: Result.
 	Replay Op = "replay"
 

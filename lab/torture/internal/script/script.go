@@ -64,7 +64,7 @@ const (
 	SlowTx   = "slowtx"   // the same, with 1 to 8 s between CompleteTx and commit
 	Rollback = "rollback" // the same, but its first attempt rolls back and fails
 	Parent   = "parent"   // completes in a transaction that enqueues Order.Times children (short) with their rows
-	Fenced   = "fenced"   // a fenced write to its business row (fencepost.Fenced), then done
+	Fenced   = "fenced"   // a fenced write to its business row (fencepost.Fenced) in each attempt; fails Order.Times times, then done
 	Hopeless = "hopeless" // Dead
 	Off      = "off"      // Cancel
 	Progress = "progress" // SetProgress, fails once, checks it

@@ -1,0 +1,24 @@
+package script
+
+// DefaultMix is the load unless a run says otherwise: mostly short jobs, and
+// some of every other kind. Of a thousand jobs eight end the process that works
+// them, three of them in each of their three attempts.
+var DefaultMix = Mix{
+	Short:    0.590,
+	Long:     0.020,
+	Fail:     0.060,
+	Later:    0.030,
+	Snooze:   0.040,
+	Panic:    0.020,
+	Exit:     0.005,
+	Killer:   0.003,
+	Deaf:     0.005,
+	Tx:       0.080,
+	SlowTx:   0.010,
+	Rollback: 0.030,
+	Parent:   0.030,
+	Fenced:   0.040,
+	Hopeless: 0.010,
+	Off:      0.010,
+	Progress: 0.017,
+}
