@@ -1,0 +1,5 @@
+package fault
+
+var processFaults, backendFaults, serverFaults, networkFaults, bellFaults, poolFaults, diskFaults, failoverFaults, clockFaults, ddlFaults []Fault
+
+func severalFaults() []Fault { return nil }

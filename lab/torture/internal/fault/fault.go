@@ -1,0 +1,153 @@
+// Package fault is everything that is done to a queue, to the processes that
+// work on it, and to what they stand on. Each fault is bounded, mends what it
+// broke, also when its context ends, and is in the history.
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
+)
+
+// Fault is one thing that goes wrong.
+type Fault struct {
+	Name  string
+	About string // one line for people
+	Needs Needs
+	// Length is how long it lasts, about.
+	Length time.Duration
+	// Run lets it begin, last and end. It returns when all is mended; who then
+	// needs how long to be well again is another matter.
+	Run func(ctx context.Context, s *stage.Stage, r *rand.Rand) error
+
+	touches kind
+	body    func(ctx context.Context, a *act) error
+}
+
+// kind is what a fault deals with. Two that deal with the same cannot go on at
+// once.
+type kind uint
+
+const (
+	processes kind = 1 << iota
+	network
+	bells
+	sessions
+	schema
+	servers
+)
+
+// mendTime bounds what comes after the end of a fault's context.
+const mendTime = 90 * time.Second
+
+// act is a fault in progress.
+type act struct {
+	*stage.Stage
+	r      *rand.Rand
+	length time.Duration
+}
+
+// All are all faults, in the order of the files of this package.
+var All = slices.Concat(
+	processFaults, backendFaults, serverFaults, networkFaults, bellFaults, poolFaults,
+	diskFaults, failoverFaults, clockFaults, ddlFaults,
+)
+
+func init() {
+	All = append(All, severalFaults()...) // which are made of others
+	for i := range All {
+		f := All[i]
+		All[i].Run = func(ctx context.Context, s *stage.Stage, r *rand.Rand) error { return f.play(ctx, s, r, f.Length) }
+	}
+}
+
+// Named returns the fault of a name.
+func Named(name string) (Fault, bool) {
+	i := slices.IndexFunc(All, func(f Fault) bool { return f.Name == name })
+	if i < 0 {
+		return Fault{}, false
+	}
+	return All[i], true
+}
+
+// play runs the fault for another length than its own.
+func (f Fault) play(ctx context.Context, s *stage.Stage, r *rand.Rand, length time.Duration) error {
+	if lack := f.Needs.Lack(s); lack != "" {
+		return fmt.Errorf("fault %s: %s", f.Name, lack)
+	}
+	s.Logf("fault %s begins", f.Name)
+	end := s.Begin(f.Name)
+	err := f.body(ctx, &act{s, r, length})
+	end()
+	s.Logf("fault %s is over", f.Name)
+	if err != nil {
+		return fmt.Errorf("fault %s: %w", f.Name, err)
+	}
+	return nil
+}
+
+// wait lets time go by. It returns false when the fault is to end early.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// mending returns a context for the end of a fault, which has to come even if
+// ctx has ended.
+func mending(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), mendTime, errors.New("it takes too long to mend"))
+}
+
+// repeat does something again and again, at random moments that are about every
+// apart, for the length of the fault.
+func (a *act) repeat(ctx context.Context, every time.Duration, do func() error) error {
+	for end := time.Now().Add(a.length); ; {
+		if err := do(); err != nil && ctx.Err() == nil {
+			return err
+		}
+		pause := a.between(every/2, every*3/2)
+		if time.Now().Add(pause).After(end) {
+			wait(ctx, time.Until(end))
+			return nil
+		}
+		if !wait(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+// between returns a random duration.
+func (a *act) between(from, to time.Duration) time.Duration {
+	if to <= from {
+		return from
+	}
+	return from + time.Duration(a.r.Int64N(int64(to-from)))
+}
+
+// victim is a random worker; nil if there is none.
+func (a *act) victim() *stage.Process {
+	workers := a.Workers()
+	if len(workers) == 0 {
+		return nil
+	}
+	return workers[a.r.IntN(len(workers))]
+}
+
+// victims are a random half of the workers, at least one, never all but one of
+// one.
+func (a *act) victims() []*stage.Process {
+	workers := slices.Clone(a.Workers())
+	a.r.Shuffle(len(workers), func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
+	return workers[:(len(workers)+1)/2]
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package stage
+
+import "syscall"
+
+// dieWithParent can do nothing here.
+func dieWithParent(*syscall.SysProcAttr) {}
