@@ -1,0 +1,138 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencepost-go/fencepost/internal/torture"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/fault"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/report"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
+)
+
+// Control is a run without one guard, under what needs it. The checker must see
+// that it is missing.
+type Control struct {
+	Guard torture.Guard
+	About string // what is missing
+	// Caught are the invariants of which one at least must be violated.
+	Caught []int
+	Faults []string
+	Length time.Duration // of the load, if there are no faults
+	Plan   func(*Plan)   // what else it takes; nil: nothing
+}
+
+// Controls are all of them, one for each guard.
+var Controls = []Control{
+	{
+		Guard: torture.FinishFence, Caught: []int{5},
+		About:  "an outcome is stored whatever fence it shows",
+		Faults: []string{"freeze"},
+	},
+	{
+		Guard: torture.ExtendFence, Caught: []int{5},
+		About:  "a lease is extended whatever fence is shown",
+		Faults: []string{"freeze"},
+	},
+	{
+		Guard: torture.CompleteFence, Caught: []int{5},
+		About:  "a handler's own transaction completes its job whatever fence it shows",
+		Faults: []string{"freeze"},
+	},
+	{
+		Guard: torture.ReapLock, Caught: []int{8},
+		About:  "a job is taken from its worker by its id alone, a while after it was found",
+		Faults: []string{"freeze", "kill"},
+	},
+	{
+		Guard: torture.ClaimLock, Caught: []int{8},
+		About:  "a claim checks what it takes in a sub-select only, and locks nothing there",
+		Length: 10 * time.Second,
+		Plan:   func(p *Plan) { p.Rate = 100 },
+	},
+	{
+		Guard: torture.ClaimCounts, Caught: []int{7},
+		About:  "an attempt counts when it fails, not when it is claimed",
+		Length: 10 * time.Second,
+		Plan: func(p *Plan) {
+			p.Mix = script.Mix{script.Short: 0.8, script.Fail: 0.15, script.Killer: 0.05}
+			p.Rate = 30
+		},
+	},
+	{
+		Guard: torture.ListenFirst, Caught: []int{11},
+		About:  "the look at what is due comes before LISTEN",
+		Faults: []string{"terminate-listener"},
+		Plan:   func(p *Plan) { p.Workers, p.Poll, p.Rate = 1, 20*time.Second, 20 },
+	},
+	{
+		Guard: torture.ClockFence, Caught: []int{4},
+		About:  "fences come from a counter, and the server fails over to a standby that lacks the last commits",
+		Faults: []string{"failover"},
+	},
+	{
+		Guard: torture.DrainExtends, Caught: []int{8},
+		About:  "leases are not extended while a stop waits for handlers",
+		Faults: []string{"stop"},
+		Plan: func(p *Plan) {
+			p.SoftStop = 8 * time.Second
+			p.Mix = script.Mix{script.Short: 0.7, script.Long: 0.3}
+			p.Rate = 20
+		},
+	},
+	{
+		Guard: torture.StoredFirst, Caught: []int{15},
+		About:  "a job counts as done before that is stored",
+		Faults: []string{"crash-restart"},
+	},
+	{
+		Guard: torture.Poll, Caught: []int{11},
+		About:  "an idle process trusts bells alone",
+		Faults: []string{"bells-lost"},
+		Plan:   func(p *Plan) { p.Rate = 5 },
+	},
+}
+
+// ControlOf returns the control for a guard.
+func ControlOf(guard string) (Control, error) {
+	i := slices.IndexFunc(Controls, func(c Control) bool { return string(c.Guard) == guard })
+	if i < 0 {
+		return Control{}, fmt.Errorf("there is no guard %q; see the command list", guard)
+	}
+	return Controls[i], nil
+}
+
+// Run makes the run of the control. What it returns says whether the missing
+// guard was noticed; the report is that of the run.
+func (c Control) Run(ctx context.Context, seed uint64, at Place) (report.Control, report.Run) {
+	begin := time.Now()
+	p := Quick(seed)
+	p.Name = "control-" + string(c.Guard)
+	p.Break = c.Guard
+	p.Length = c.Length
+	result := report.Control{Name: string(c.Guard), Guard: c.About, Expected: c.Caught, Caught: []int{}}
+	for _, name := range c.Faults {
+		f, ok := fault.Named(name)
+		if !ok {
+			result.Error = fmt.Sprintf("there is no fault %q", name)
+			return result, report.Run{}
+		}
+		p.Faults = append(p.Faults, f)
+	}
+	if c.Plan != nil {
+		c.Plan(&p)
+	}
+	r, err := One(ctx, p, at)
+	for _, f := range r.Findings {
+		if f.Violations > 0 {
+			result.Caught = append(result.Caught, f.Invariant)
+		}
+	}
+	if err != nil && !result.OK() { // a queue without a guard may well not come to its end
+		result.Error = err.Error()
+	}
+	result.Seconds = time.Since(begin).Seconds()
+	return result, r
+}

@@ -1,0 +1,61 @@
+package run
+
+import (
+	"context"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/report"
+)
+
+// describe fills in what took part, and how far apart the two clocks are.
+func (r *one) describe(ctx context.Context, result *report.Run) error {
+	result.Machine = report.Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU()}
+	result.Versions.Go = runtime.Version()
+	result.Versions.Fencepost = commit(ctx)
+	result.Settings = report.Settings{
+		Workers: r.Workers,
+		Slots:   r.Slots,
+		Lease:   r.Lease.Seconds(),
+		Poll:    r.Poll.Seconds(),
+	}
+	b := &pgx.Batch{}
+	b.Queue(`SELECT current_setting('server_version')`).QueryRow(func(row pgx.Row) error { return row.Scan(&result.Versions.PostgreSQL) })
+	b.Queue(`SELECT current_setting('fsync')`).QueryRow(func(row pgx.Row) error { return row.Scan(&result.Settings.Fsync) })
+	b.Queue(`SELECT current_setting('synchronous_commit')`).QueryRow(func(row pgx.Row) error { return row.Scan(&result.Settings.SynchronousCommit) })
+	if err := r.stage.Admin().SendBatch(ctx, b).Close(); err != nil {
+		return err
+	}
+	return r.compareClocks(ctx)
+}
+
+// compareClocks finds how far the database's clock is ahead of the history's:
+// by the quickest of some answers.
+func (r *one) compareClocks(ctx context.Context) error {
+	best := int64(time.Minute)
+	for range 20 {
+		var now time.Time
+		sent := history.Now()
+		if err := r.stage.Admin().QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+			return err
+		}
+		if took := history.Now() - sent; took < best {
+			best, r.offset = took, now.UnixNano()-(sent+took/2)
+		}
+	}
+	return nil
+}
+
+// commit is the revision that was built, if this is a checkout of git.
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,62 @@
+// Package run makes one run of the torture, from its plan to its verdict: a
+// stage, a cast, faults by a schedule, a drain, and the check of the record.
+package run
+
+import (
+	"time"
+
+	"github.com/fencepost-go/fencepost/internal/torture"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/fault"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
+)
+
+// Plan says what happens in a run. With the same plan the same happens at the
+// same times, as far as a machine can repeat itself.
+type Plan struct {
+	Name string
+	Seed uint64
+	// Faults happen in an order that the seed decides, each once, or, with
+	// Length, over and over until so much time has passed.
+	Faults []fault.Fault
+	Length time.Duration
+	// Calm is the time before each fault, Recovery the time after it.
+	Calm, Recovery time.Duration
+
+	Workers     int
+	Slots       map[string]int // of each worker
+	Lease, Poll time.Duration
+	SoftStop    time.Duration
+	Rate        float64    // jobs a second; 0: half of what is measured first
+	Mix         script.Mix // nil: the default
+
+	// Break is a guard that all workers do without; "": none.
+	Break torture.Guard
+}
+
+// Standard is the plan of a whole run, but for its faults.
+func Standard(seed uint64) Plan {
+	return Plan{
+		Name:     "run",
+		Seed:     seed,
+		Calm:     5 * time.Second,
+		Recovery: 15 * time.Second,
+		Workers:  4,
+		Slots:    map[string]int{script.Main: 20, script.Side: 8, script.Bin: 6},
+		Lease:    6 * time.Second,
+		Poll:     5 * time.Second,
+		SoftStop: 4 * time.Second,
+	}
+}
+
+// Quick is the plan of a run in a hurry: shorter leases, shorter pauses, and a
+// rate that a loaded machine can do too.
+func Quick(seed uint64) Plan {
+	p := Standard(seed)
+	p.Calm, p.Recovery = 2*time.Second, 4*time.Second
+	p.Lease, p.Poll, p.SoftStop = 2*time.Second, 2*time.Second, 2*time.Second
+	p.Rate = 60
+	return p
+}
+
+// hardStop is short: handlers that ignore their context are part of the load.
+const hardStop = time.Second

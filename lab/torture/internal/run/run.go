@@ -1,0 +1,217 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/check"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/fault"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/report"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
+)
+
+// Place is where runs leave their records, and what they have in common.
+type Place struct {
+	Dir   string // one folder in it for each run
+	Crew  string // see BuildCrew
+	Wrong string // see stage.WrongClock; "": no process has a wrong clock
+	Major int    // of PostgreSQL; 0: the newest found
+	Log   io.Writer
+}
+
+// drainTime is how long a queue may take to become empty once the load and the
+// faults are over. Jobs snooze, fail and take seconds.
+const drainTime = 60 * time.Second
+
+// One makes one run. The error is one of the harness; what the run has shown is
+// in the report, whether or not there is an error.
+func One(ctx context.Context, p Plan, at Place) (result report.Run, err error) {
+	result = report.Run{Name: p.Name, Seed: p.Seed, Began: time.Now(), Controls: []report.Control{}, Rivals: []report.Rival{}}
+	defer func() {
+		result.Seconds = time.Since(result.Began).Seconds()
+		if err != nil {
+			result.Errors = append(result.Errors, err.Error())
+		}
+	}()
+	dir := filepath.Join(at.Dir, p.Name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return result, err
+	}
+	h, err := history.Create(dir, "harness")
+	if err != nil {
+		return result, err
+	}
+	defer h.Close()
+	r := &one{Plan: p, place: at, dir: dir, history: h}
+	if r.stage, err = r.open(ctx); err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, r.stage.Close()) }()
+	// What was recorded is judged even if the run did not come to its end.
+	played := r.play(ctx, &result)
+	return result, errors.Join(played, r.judge(ctx, &result))
+}
+
+// one is a run under way.
+type one struct {
+	Plan
+	place      Place
+	dir        string
+	history    *history.Writer
+	stage      *stage.Stage
+	begin, end int64 // of the load
+	offset     int64
+	pooled     bool
+}
+
+func (r *one) open(ctx context.Context) (*stage.Stage, error) {
+	o := stage.Options{
+		Dir: r.dir, Major: r.place.Major, Workers: r.Workers, Crew: r.place.Crew, Wrong: r.place.Wrong,
+		History: r.history, Log: r.place.Log,
+	}
+	for _, f := range r.Faults {
+		o.Standby = o.Standby || f.Needs.Standby
+		o.Pooler = o.Pooler || f.Needs.Pooler
+	}
+	return stage.Open(ctx, o)
+}
+
+// play is the run itself: the cast, the load, the faults, and the end of all
+// three.
+func (r *one) play(ctx context.Context, result *report.Run) error {
+	if err := r.describe(ctx, result); err != nil {
+		return err
+	}
+	for i := range r.Workers {
+		if _, err := r.stage.Start(r.worker(i)); err != nil {
+			return err
+		}
+	}
+	if err := r.setRate(ctx); err != nil {
+		return err
+	}
+	result.Settings.Rate = r.Rate
+	var producers, others []*stage.Process
+	r.begin = history.Now() + int64(time.Second)
+	for _, a := range []script.Assignment{r.producer(0), r.producer(1), r.other(script.Zombie), r.other(script.Operator)} {
+		p, err := r.stage.Start(a)
+		if err != nil {
+			return err
+		}
+		if a.Role == script.Producer {
+			producers = append(producers, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	if err := r.suffer(ctx); err != nil {
+		return err
+	}
+	r.end = history.Now()
+	for _, p := range producers {
+		if err := p.Term(20 * time.Second); err != nil {
+			return fmt.Errorf("stop %s: %w", p.Name(), err)
+		}
+	}
+	r.logf("%s: the load is over; draining", r.Name)
+	drained := time.Now()
+	left, err := r.drain(ctx)
+	if err != nil {
+		return err
+	}
+	result.Left, result.Drain = left, time.Since(drained).Seconds()
+	for _, p := range append(others, r.stage.Workers()...) {
+		if err := p.Term(r.SoftStop + hardStop + 20*time.Second); err != nil {
+			return fmt.Errorf("stop %s: %w", p.Name(), err)
+		}
+	}
+	return nil
+}
+
+// suffer lets the faults happen.
+func (r *one) suffer(ctx context.Context) error {
+	random := rand.New(rand.NewPCG(r.Seed, 1))
+	deadline := time.Now().Add(r.Length)
+	for n := 0; ; {
+		for _, f := range fault.Shuffled(r.Seed+uint64(n), r.Faults) {
+			if n > 0 && time.Now().After(deadline) {
+				return nil
+			}
+			n++
+			if err := sleep(ctx, r.Calm); err != nil {
+				return err
+			}
+			r.logf("%s: %s", r.Name, f.Name)
+			if err := f.Run(ctx, r.stage, random); err != nil {
+				return fmt.Errorf("fault %s: %w", f.Name, err)
+			}
+			if err := sleep(ctx, r.Recovery); err != nil {
+				return err
+			}
+		}
+		if len(r.Faults) == 0 {
+			return sleep(ctx, r.Length)
+		}
+		if r.Length == 0 {
+			return nil
+		}
+	}
+}
+
+// drain waits until the queue is empty.
+func (r *one) drain(ctx context.Context) (left int, err error) {
+	for deadline := time.Now().Add(drainTime); ; {
+		err = r.stage.Admin().QueryRow(ctx, `SELECT count(*) FROM fencepost.jobs`).Scan(&left)
+		if err != nil || left == 0 || time.Now().After(deadline) {
+			return left, err
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return left, err
+		}
+	}
+}
+
+// judge checks the record.
+func (r *one) judge(ctx context.Context, result *report.Run) error {
+	in, err := check.Load(ctx, r.stage.Admin(), r.dir)
+	if err != nil {
+		return err
+	}
+	if in.Lost, err = r.stage.Lost(ctx); err != nil {
+		return err
+	}
+	in.Offset = r.offset
+	in.Limits = check.Limits{Lease: r.Lease, Poll: r.Poll, Slots: r.Slots, Pooled: r.pooled}
+	result.Findings = check.Check(in)
+	result.Figures = report.Measure(report.Record{
+		Events: in.Events, Lines: in.Lines, Offset: r.offset, Begin: r.begin, End: r.end,
+		About: func(name string) string {
+			f, _ := fault.Named(name)
+			return f.About
+		},
+	})
+	return nil
+}
+
+func (r *one) logf(format string, args ...any) {
+	if r.place.Log != nil {
+		fmt.Fprintf(r.place.Log, format+"\n", args...)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

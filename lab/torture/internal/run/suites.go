@@ -1,0 +1,82 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencepost-go/fencepost/internal/torture"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/fault"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/report"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/rival"
+)
+
+// shortFaults are those of the short run: of every family, those that take the
+// least time.
+var shortFaults = []string{
+	"kill", "freeze", "pause", "stop", "terminate-listener", "terminate-exchange", "terminate-keeper",
+	"crash-restart", "reset", "answer-lost", "bells-lost", "bells-forged", "ddl",
+}
+
+// shortControls are those that show themselves soonest.
+var shortControls = []torture.Guard{torture.FinishFence, torture.ClaimLock, torture.StoredFirst, torture.Poll}
+
+// Short is the run that a change has to pass: less than five minutes.
+func Short(ctx context.Context, seed uint64, at Place) (report.Run, error) {
+	p := Quick(seed)
+	p.Name = "short"
+	for _, name := range shortFaults {
+		f, ok := fault.Named(name)
+		if !ok {
+			return report.Run{}, fmt.Errorf("there is no fault %q", name)
+		}
+		p.Faults = append(p.Faults, f)
+	}
+	result, err := One(ctx, p, at)
+	if err != nil {
+		return result, err
+	}
+	result.Demands = report.Demands{Faults: 12, Invariants: true, Controls: len(shortControls), StaleWrites: 500}
+	return result, addControls(ctx, &result, seed, at, shortControls)
+}
+
+// Full is every fault that this machine can make, every control, and River
+// beside: about 25 minutes.
+func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
+	p := Standard(seed)
+	p.Name = "full"
+	p.Faults = fault.Possible(at.Major)
+	result, err := One(ctx, p, at)
+	if err != nil {
+		return result, err
+	}
+	result.Demands = report.Demands{
+		Faults: len(p.Faults), Judged: len(p.Faults) / 2, StaleWrites: 10_000, Invariants: true,
+		Controls: len(Controls), Rivals: 8,
+	}
+	if err := addControls(ctx, &result, seed, at, torture.Guards); err != nil {
+		return result, err
+	}
+	rows, err := rival.Run(ctx, rival.Options{Dir: at.Dir, Seed: seed, Log: at.Log})
+	if err != nil {
+		return result, fmt.Errorf("River beside: %w", err)
+	}
+	result.Rivals = report.Rivals(rows)
+	return result, nil
+}
+
+func addControls(ctx context.Context, result *report.Run, seed uint64, at Place, guards []torture.Guard) error {
+	for i, c := range Controls {
+		if !slices.Contains(guards, c.Guard) {
+			continue
+		}
+		control, _ := c.Run(ctx, seed+uint64(i), at)
+		result.Controls = append(result.Controls, control)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	result.Seconds = time.Since(result.Began).Seconds()
+	return nil
+}
