@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -34,7 +33,7 @@ const drainTime = 60 * time.Second
 // One makes one run. The error is one of the harness; what the run has shown is
 // in the report, whether or not there is an error.
 func One(ctx context.Context, p Plan, at Place) (result report.Run, err error) {
-	result = report.Run{Name: p.Name, Seed: p.Seed, Began: time.Now(), Controls: []report.Control{}, Rivals: []report.Rival{}}
+	result = report.Run{Name: p.Name, Seed: p.Seed, Began: time.Now()}
 	defer func() {
 		result.Seconds = time.Since(result.Began).Seconds()
 		if err != nil {
@@ -138,32 +137,19 @@ func (r *one) play(ctx context.Context, result *report.Run) error {
 
 // suffer lets the faults happen.
 func (r *one) suffer(ctx context.Context) error {
-	random := rand.New(rand.NewPCG(r.Seed, 1))
-	deadline := time.Now().Add(r.Length)
-	for n := 0; ; {
-		for _, f := range fault.Shuffled(r.Seed+uint64(n), r.Faults) {
-			if n > 0 && time.Now().After(deadline) {
-				return nil
-			}
-			n++
-			if err := sleep(ctx, r.Calm); err != nil {
-				return err
-			}
-			r.logf("%s: %s", r.Name, f.Name)
-			if err := f.Run(ctx, r.stage, random); err != nil {
-				return fmt.Errorf("fault %s: %w", f.Name, err)
-			}
-			if err := sleep(ctx, r.Recovery); err != nil {
-				return err
-			}
+	if len(r.Faults) == 0 {
+		return sleep(ctx, r.Length)
+	}
+	for _, step := range fault.Schedule(r.Seed, r.Faults, r.Length) {
+		step.Calm, step.Recovery = r.Calm, r.Recovery
+		if err := step.Run(ctx, r.stage); err != nil {
+			return err
 		}
-		if len(r.Faults) == 0 {
-			return sleep(ctx, r.Length)
-		}
-		if r.Length == 0 {
-			return nil
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
+	return nil
 }
 
 // drain waits until the queue is empty.

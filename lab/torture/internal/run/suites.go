@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-go/fencepost/lab/torture/internal/fault"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/report"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/rival"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
 )
 
 // shortFaults are those of the short run: of every family, those that take the
@@ -46,7 +47,7 @@ func Short(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 	p := Standard(seed)
 	p.Name = "full"
-	p.Faults = fault.Possible(at.Major)
+	p.Faults = Possible(at)
 	result, err := One(ctx, p, at)
 	if err != nil {
 		return result, err
@@ -58,11 +59,11 @@ func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 	if err := addControls(ctx, &result, seed, at, torture.Guards); err != nil {
 		return result, err
 	}
-	rows, err := rival.Run(ctx, rival.Options{Dir: at.Dir, Seed: seed, Log: at.Log})
+	result.Rivals, err = rival.Run(ctx, rival.Options{Dir: at.Dir, Seed: seed, Log: at.Log})
 	if err != nil {
 		return result, fmt.Errorf("River beside: %w", err)
 	}
-	result.Rivals = report.Rivals(rows)
+
 	return result, nil
 }
 
@@ -79,4 +80,18 @@ func addControls(ctx context.Context, result *report.Run, seed uint64, at Place,
 	}
 	result.Seconds = time.Since(result.Began).Seconds()
 	return nil
+}
+
+// Possible are the faults that can be made on this machine.
+func Possible(at Place) (faults []fault.Fault) {
+	for _, f := range fault.All {
+		switch n := f.Needs; {
+		case n.Mount && !stage.CanMount():
+		case n.Wrong && at.Wrong == "":
+		case at.Major != 0 && n.Major > at.Major:
+		default:
+			faults = append(faults, f)
+		}
+	}
+	return faults
 }

@@ -1,17 +1,18 @@
 package script
 
 // DefaultMix is the load unless a run says otherwise: mostly short jobs, and
-// some of every other kind. Of a thousand jobs eight end the process that works
-// them, three of them in each of their three attempts.
+// some of every other kind. Of ten thousand jobs six end the process that works
+// them, two of them in each of their three attempts: each such end takes some
+// dozens of other jobs along.
 var DefaultMix = Mix{
-	Short:    0.590,
+	Short:    0.5974,
 	Long:     0.020,
 	Fail:     0.060,
 	Later:    0.030,
 	Snooze:   0.040,
 	Panic:    0.020,
-	Exit:     0.005,
-	Killer:   0.003,
+	Exit:     0.0004,
+	Killer:   0.0002,
 	Deaf:     0.005,
 	Tx:       0.080,
 	SlowTx:   0.010,

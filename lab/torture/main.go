@@ -1,0 +1,189 @@
+// Command torture breaks everything that a queue stands on while real processes
+// work, and then proves by the record that nothing was lost, doubled or
+// overwritten. See docs/reliability.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/fault"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/report"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/run"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := root().ExecuteContext(ctx); err != nil {
+		if !errors.Is(err, errNotOK) { // the report has said so
+			fmt.Fprintln(os.Stderr, "torture:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+var errNotOK = errors.New("the run has failed")
+
+// flags are those that all runs have in common.
+type flags struct {
+	out   string
+	seed  uint64
+	major int
+	quiet bool
+}
+
+func root() *cobra.Command {
+	var f flags
+	var faults []string
+	var minutes, rate float64
+	var guard string
+	cmd := &cobra.Command{
+		Use:   "torture",
+		Short: "Break what a queue stands on, and prove that nothing was lost, doubled or overwritten",
+		Long: "Without a command: one run with the faults that are named, or all that this machine can make,\n" +
+			"each once, or again and again for some minutes. With --break: one run without a guard,\n" +
+			"which the checker has to notice.",
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd, func(ctx context.Context, at run.Place) (report.Run, error) {
+				if guard != "" {
+					c, err := run.ControlOf(guard)
+					if err != nil {
+						return report.Run{}, err
+					}
+					control, result := c.Run(ctx, f.seed, at)
+					result.Controls = []report.Control{control}
+					return result, nil
+				}
+				p := run.Standard(f.seed)
+				p.Length = time.Duration(minutes * float64(time.Minute))
+				p.Rate = rate
+				for _, name := range faults {
+					one, ok := fault.Named(name)
+					if !ok {
+						return report.Run{}, fmt.Errorf("there is no fault %q: see go run ./torture list", name)
+					}
+					p.Faults = append(p.Faults, one)
+				}
+				if len(faults) == 0 {
+					p.Faults = run.Possible(at)
+				}
+				return run.One(ctx, p, at)
+			})
+		},
+	}
+	cmd.PersistentFlags().StringVar(&f.out, "out", "", "`folder` for the report and the record (default: torture-out, made anew)")
+	cmd.PersistentFlags().Uint64Var(&f.seed, "seed", 0, "repeats the schedule of faults and load of the run that had this seed (default: a new one)")
+	cmd.PersistentFlags().IntVar(&f.major, "major", 0, "major version of PostgreSQL (default: the newest found)")
+	cmd.PersistentFlags().BoolVar(&f.quiet, "quiet", false, "say nothing before the report")
+	cmd.Flags().StringSliceVar(&faults, "fault", nil, "only these faults; see the command list")
+	cmd.Flags().Float64Var(&minutes, "minutes", 0, "how long (default: until each fault was once)")
+	cmd.Flags().Float64Var(&rate, "rate", 0, "jobs a second (default: half of what the machine can do)")
+	cmd.Flags().StringVar(&guard, "break", "", "do without a guard; see the command list")
+	cmd.AddCommand(
+		suite(&f, "short", "At least 12 faults and 4 controls, in less than 5 minutes", run.Short),
+		suite(&f, "full", "All faults, all controls, and River beside, in about 25 minutes", run.Full),
+		listCommand(),
+	)
+	return cmd
+}
+
+func suite(f *flags, name, about string, play func(context.Context, uint64, run.Place) (report.Run, error)) *cobra.Command {
+	return &cobra.Command{Use: name, Short: about, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return f.run(cmd, func(ctx context.Context, at run.Place) (report.Run, error) { return play(ctx, f.seed, at) })
+	}}
+}
+
+// run prepares what every run needs, lets it happen, and reports.
+func (f *flags) run(cmd *cobra.Command, play func(context.Context, run.Place) (report.Run, error)) (err error) {
+	if f.seed == 0 {
+		f.seed = rand.Uint64N(1_000_000) + 1
+	}
+	if f.out == "" {
+		f.out = "torture-out"
+		if err := os.RemoveAll(f.out); err != nil {
+			return err
+		}
+	}
+	dir, err := filepath.Abs(f.out)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	at := run.Place{Dir: dir, Major: f.major, Log: cmd.ErrOrStderr()}
+	if f.quiet {
+		at.Log = io.Discard
+	}
+	if at.Crew, err = run.BuildCrew(cmd.Context(), dir); err != nil {
+		return err
+	}
+	if at.Wrong, err = run.BuildWrong(cmd.Context(), dir); err != nil {
+		return err
+	}
+	result, err := play(cmd.Context(), at)
+	result.Command = repeat(cmd, f.seed)
+	if err != nil && result.Began.IsZero() {
+		return err // there was no run
+	}
+	if err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "torture:", err)
+	}
+	if err := report.Write(result, dir); err != nil {
+		return err
+	}
+	report.Print(cmd.OutOrStdout(), result)
+	fmt.Fprintf(cmd.OutOrStdout(), "\nThe whole report: %s\n", filepath.Join(f.out, "report.html"))
+	if ok, _ := result.OK(); !ok {
+		return errNotOK
+	}
+	return nil
+}
+
+// repeat is the command that does the same again.
+func repeat(cmd *cobra.Command, seed uint64) string {
+	words := []string{"go run ./torture"}
+	if cmd.HasParent() {
+		words = append(words, cmd.Name())
+	}
+	for _, name := range []string{"fault", "minutes", "rate", "break", "major"} {
+		if flag := cmd.Flag(name); flag != nil && flag.Changed {
+			words = append(words, "--"+name+" "+strings.Trim(flag.Value.String(), "[]"))
+		}
+	}
+	return strings.Join(append(words, fmt.Sprintf("--seed %d", seed)), " ")
+}
+
+func listCommand() *cobra.Command {
+	return &cobra.Command{Use: "list", Short: "List the faults and the guards", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
+		out := cmd.OutOrStdout()
+		fmt.Fprintln(out, "Faults (--fault):")
+		for _, f := range fault.All {
+			lack := ""
+			if f.Needs.Mount && !stage.CanMount() {
+				lack = " (needs root)"
+			}
+			fmt.Fprintf(out, "  %-20s %s%s\n", f.Name, f.About, lack)
+		}
+		fmt.Fprintln(out, "\nGuards (--break):")
+		for _, c := range run.Controls {
+			fmt.Fprintf(out, "  %-20s %s\n", c.Guard, c.About)
+		}
+	}}
+}
