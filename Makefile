@@ -10,7 +10,7 @@ MAJORS ?= 14,15,16,17,18
 withpg := go run ./internal/cmd/withpg
 tool := go tool -modfile=tools/go.mod
 
-.PHONY: demo test test-matrix test-long lint fumpt vet staticcheck build oldcode
+.PHONY: demo test test-matrix test-long torture torture-short lab lint fumpt vet staticcheck build oldcode
 
 demo: ## the main job, with real processes that die and pause
 	go run ./cmd/fencepost demo
@@ -27,6 +27,19 @@ test-matrix: ## all tests on every version, and in every exec mode of pgx on the
 
 test-long: ## all tests, with many more rounds
 	FENCEPOST_LONG=1 $(withpg) $(if $(PG),-major $(PG)) -- go test -race -timeout 2h ./...
+
+torture: ## all faults and controls, and River beside: about 25 minutes
+	cd lab && go run ./torture full
+
+torture-short: ## at least 12 faults and 4 controls: less than 5 minutes
+	cd lab && go run ./torture short
+
+lab: ## vet and test the nested module, and the program that may do without guards
+	cd lab && go vet ./... && go vet -tags torture ./...
+	cd lab && $(subst tools/,../tools/,$(tool)) staticcheck ./...
+	go vet -tags torture ./...
+	$(withpg) $(if $(PG),-major $(PG)) -- go test -race -tags torture -run TestWeakenedStatements ./claim
+	cd lab && go test -race ./...
 
 lint: fumpt vet staticcheck
 
