@@ -48,7 +48,7 @@ type Client struct {
 	// no names.
 	unprepared   atomic.Bool
 	needsSession bool         // of the pool's mode
-	lastReset    atomic.Int64 // of the pool, by onPool; in ns since 1970
+	lastReset    atomic.Int64 // of the pool, by metReadOnly; in ns since 1970
 	// Ways of our own connections: as the pool's, and as Config.ListenConfig says.
 	route, listenRoute peer.Route
 }

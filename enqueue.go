@@ -110,11 +110,11 @@ func (c *Client) In(db PgxDB) Enqueuer {
 // any other driver for PostgreSQL. See In.
 func (c *Client) InSQL(tx *sql.Tx) Enqueuer {
 	query := c.sqlEnqueue
-	return Enqueuer{insert: func(ctx context.Context, batches []string) (ids []int64, err error) {
+	insert := func(ctx context.Context, batches []string) (ids []int64, err error) {
 		for _, batch := range batches {
 			rows, err := tx.QueryContext(ctx, query, batch)
 			if err != nil {
-				return nil, claim.RouteError(err)
+				return nil, err
 			}
 			for rows.Next() {
 				var id int64
@@ -128,6 +128,10 @@ func (c *Client) InSQL(tx *sql.Tx) Enqueuer {
 			}
 		}
 		return ids, nil
+	}
+	return Enqueuer{insert: func(ctx context.Context, batches []string) ([]int64, error) {
+		ids, err := insert(ctx, batches)
+		return ids, c.learn(ctx, claim.RouteError(err))
 	}}
 }
 

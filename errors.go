@@ -19,11 +19,21 @@ var (
 	ErrNotFound = claim.ErrNotFound
 
 	// ErrReadOnly means that the server takes no writes: it is a standby, or was
-	// the primary until a failover. The pool's idle connections have been
-	// dropped and the call was tried once more, so the connection string does
-	// not lead to the primary: name all servers and target_session_attrs, as in
-	// host=a,b target_session_attrs=read-write, or a name that follows the
-	// primary. Nothing was changed.
+	// the primary until a failover. Nothing was changed.
+	//
+	// The client's pool has been reset, at most once a second: idle connections
+	// are closed, the others when they are given back. What the client sends
+	// through the pool by itself has then been tried once more. In a transaction
+	// of the caller's (In, CompleteTx, InSQL, CompleteSQLTx) only the caller can
+	// do that, by beginning another one. If the error stays, the connection
+	// string does not lead to the primary: name all servers and
+	// target_session_attrs, as in host=a,b target_session_attrs=read-write, or a
+	// name that follows the primary.
+	//
+	// Other connections are the caller's. A sql.DB has those of the pool if
+	// pgx's stdlib.OpenDBFromPool made it; any other keeps its own, also to a
+	// server that was demoted, for as long as SetConnMaxLifetime lets it: for
+	// ever by default, so set that to a minute or so.
 	ErrReadOnly = claim.ErrReadOnly
 
 	// ErrInvalid means that a job, or another argument, was refused before any

@@ -89,7 +89,7 @@ func (j *Job[T]) CompleteTx(ctx context.Context, tx pgx.Tx) error {
 // CompleteSQLTx is CompleteTx for a transaction of database/sql.
 func (j *Job[T]) CompleteSQLTx(ctx context.Context, tx *sql.Tx) error {
 	if err := j.client.table.CompleteSQLTx(ctx, tx, j.row.Lease()); err != nil {
-		return err
+		return j.client.learn(ctx, err)
 	}
 	j.client.completed.add(j.row.Lease())
 	return nil

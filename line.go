@@ -135,6 +135,7 @@ func (l *line) use(ctx context.Context, do func(*pgx.Conn) error) error {
 		l.saidReadOnly = false
 	case errors.Is(err, claim.ErrReadOnly):
 		l.hangUp()
+		l.client.metReadOnly() // handlers may use the pool without us
 		if !l.saidReadOnly {
 			l.saidReadOnly = true
 			l.client.config.Logger.ErrorContext(ctx, "the server takes no writes; connecting again until one does. After a failover the connection string has to lead to the new primary: "+

@@ -29,10 +29,7 @@ func (c *Client) onPool(ctx context.Context, do func(poolDB) error) error {
 	err = claim.RouteError(err)
 	switch {
 	case errors.Is(err, claim.ErrReadOnly):
-		now := time.Now().UnixNano()
-		if last := c.lastReset.Load(); now-last > int64(resetPause) && c.lastReset.CompareAndSwap(last, now) {
-			c.pool.Reset()
-		}
+		c.metReadOnly()
 	case errors.Is(err, claim.ErrUnprepared):
 		c.metPooler(ctx)
 	default:
@@ -60,11 +57,23 @@ func (c *Client) metPooler(ctx context.Context) {
 	}
 }
 
+// metReadOnly is called when a server was met that takes no writes: connections
+// of the pool that lead there are to be made anew, at most once in resetPause.
+func (c *Client) metReadOnly() {
+	now := time.Now().UnixNano()
+	if last := c.lastReset.Load(); now-last > int64(resetPause) && c.lastReset.CompareAndSwap(last, now) {
+		c.pool.Reset()
+	}
+}
+
 // learn returns the error of a statement in a transaction of the caller's, who
 // alone can try again, and whose next one must get through.
 func (c *Client) learn(ctx context.Context, err error) error {
-	if errors.Is(err, claim.ErrUnprepared) {
+	switch {
+	case errors.Is(err, claim.ErrUnprepared):
 		c.metPooler(ctx)
+	case errors.Is(err, claim.ErrReadOnly):
+		c.metReadOnly()
 	}
 	return err
 }

@@ -2,6 +2,9 @@ package fencepost_test
 
 import (
 	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/fencepost-go/fencepost"
 	"github.com/fencepost-go/fencepost/internal/pg"
@@ -138,6 +142,95 @@ func TestAWorkerShowsThatItLivesOnTheNewPrimary(t *testing.T) {
 	})
 	if n := count(t, d.old, sqlOurs, "exchange"); n != 0 {
 		t.Errorf("%d connections stay on the old primary", n)
+	}
+	// Nobody has asked anything of the pool since.
+	eventually(t, "the pool has left the old primary", func() bool { return pool.Stat().TotalConns() == 0 })
+}
+
+// A process that enqueues, or completes, in transactions of its own alone leaves
+// a demoted server too (B83).
+func TestADemotedServerIsLeftByTransactions(t *testing.T) {
+	t.Parallel()
+	for _, works := range []bool{false, true} {
+		t.Run(map[bool]string{false: "producer", true: "worker"}[works], func(t *testing.T) {
+			t.Parallel()
+			d, pool := newDemotion(t)
+			client := newClient(t, pool, fencepost.Config{
+				PollInterval: time.Second,
+				RetryDelay:   func(int, error) time.Duration { return 100 * time.Millisecond },
+				Queues:       map[string]fencepost.Queue{"default": {Slots: 1}}, // so that the pool makes one connection
+			})
+			enqueue := func() error {
+				return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+					return second(client.In(tx).Enqueue(t.Context(), fencepost.NewJob{Kind: "k"}))
+				})
+			}
+			if err := enqueue(); err != nil {
+				t.Fatal(err)
+			}
+			if !works {
+				d.demote()
+				eventually(t, "an enqueue in a transaction works", func() bool { return enqueue() == nil })
+				return
+			}
+			fencepost.HandleKind(client, "k", func(ctx context.Context, job *fencepost.Job[json.RawMessage]) error {
+				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return job.CompleteTx(ctx, tx) })
+			})
+			work(t, client)
+			d.demote()
+			script(t, d.new, "INSERT INTO fencepost.jobs (kind) VALUES ('k')") // only the handler uses the pool
+			eventually(t, "the jobs complete in their handler's transaction", func() bool {
+				return count(t, d.new, "SELECT count(*) FROM fencepost.finished WHERE status = 'done'") == 2
+			})
+		})
+	}
+}
+
+// Each way into a transaction of the caller's resets the pool at the first
+// refusal: the next transaction is on a new connection.
+func TestARefusalInATransactionResetsThePool(t *testing.T) {
+	t.Parallel()
+	type tools struct {
+		client *fencepost.Client
+		job    *fencepost.Job[json.RawMessage]
+		pgx    pgx.Tx
+		sql    *sql.Tx
+	}
+	job := fencepost.NewJob{Kind: "k"}
+	for name, call := range map[string]func(context.Context, tools) error{
+		"In":            func(ctx context.Context, on tools) error { return second(on.client.In(on.pgx).Enqueue(ctx, job)) },
+		"InSQL":         func(ctx context.Context, on tools) error { return second(on.client.InSQL(on.sql).Enqueue(ctx, job)) },
+		"CompleteTx":    func(ctx context.Context, on tools) error { return on.job.CompleteTx(ctx, on.pgx) },
+		"CompleteSQLTx": func(ctx context.Context, on tools) error { return on.job.CompleteSQLTx(ctx, on.sql) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := database(t)
+			db := stdlib.OpenDBFromPool(pool)
+			defer db.Close()
+			client := newClient(t, pool, fencepost.Config{})
+			refusals := make(chan error, 1)
+			fencepost.HandleKind(client, "k", func(ctx context.Context, job *fencepost.Job[json.RawMessage]) error {
+				tx, err := pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
+				if err != nil {
+					return err
+				}
+				defer tx.Rollback(ctx)
+				sqlTx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+				if err != nil {
+					return err
+				}
+				defer sqlTx.Rollback()
+				refusals <- call(ctx, tools{client, job, tx, sqlTx})
+				return nil
+			})
+			enqueue(t, client, job)
+			work(t, client)
+			if err := receive(t, refusals, "a refusal"); !errors.Is(err, fencepost.ErrReadOnly) {
+				t.Errorf("%v, want ErrReadOnly", err)
+			}
+			eventually(t, "the connections are closed", func() bool { return pool.Stat().TotalConns() == 0 })
+		})
 	}
 }
 
