@@ -21,6 +21,13 @@ const sqlPriorities = `(VALUES (-2::smallint), (-1::smallint), (0::smallint), (1
 // whoever was told of it.
 const sqlUnpaused = `(SELECT q.paused_at FROM {{schema}}.queues AS q WHERE q.name = $1::text) IS NULL`
 
+// sqlUnspent lets through the jobs r whose fence can count on: by the claim, and
+// once more when that claim is over. A producer may give a job any fence that
+// the table takes, and one that cannot count on would spoil each claim, and
+// each outcome, that the job is in. So nobody takes it, nor takes it for due;
+// the doctor names it.
+const sqlUnspent = `r.fence < 4611686018427387902`
+
 // sqlClaim takes up to $3 due jobs of queue $1, in order of priority, run_at
 // and id, for worker $5 and a lease of $4 microseconds.
 const sqlClaim = `
@@ -49,6 +56,7 @@ WHERE j.id = ANY (ARRAY(
             FROM {{schema}}.jobs AS r
             WHERE r.queue = $1::text AND r.priority = p.priority
               AND r.status = 'ready' AND r.run_at <= (SELECT clock_timestamp())
+              AND ` + sqlUnspent + `
               AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
             ORDER BY r.run_at, r.id
             LIMIT $3::bigint
@@ -77,6 +85,7 @@ CROSS JOIN LATERAL (
     SELECT r.run_at
     FROM {{schema}}.jobs AS r
     WHERE r.queue = $1::text AND r.priority = p.priority AND r.status = 'ready'
+      AND ` + sqlUnspent + `
       AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
     ORDER BY r.run_at, r.id
     LIMIT 1

@@ -31,6 +31,8 @@ const (
 	SQLList     = sqlList
 )
 
+const SQLUnspent = sqlUnspent
+
 var Statements = statements
 
 var Classify = classify

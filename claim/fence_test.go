@@ -224,3 +224,46 @@ func TestCompleteTxAfterAnotherEnd(t *testing.T) {
 		b.rollback(tx)
 	}
 }
+
+// One INSERT of a job whose fence cannot count on stops no queue: the job is
+// passed over, and looks due to nobody. One that can count on only just enough
+// ends like any other.
+func TestASpentFenceStopsNoQueue(t *testing.T) {
+	t.Parallel()
+	const spent, last = "4611686018427387902", "4611686018427387901"
+	b := setUp(t)
+	// broken says what is wrong with a queue of such jobs and one other.
+	broken := func(b *bench) error {
+		b.insertOne("fence, run_at", "4611686018427387903, clock_timestamp() - interval '1 hour'") // the highest of jobs_fence
+		b.insertOne("fence, run_at", spent+", clock_timestamp() - interval '1 hour'")
+		b.insertOne("fence", last)
+		b.insert(1)
+		c, err := b.Claim(b.ctx, b.conn, claim.Request{Queue: queue, Limit: 10}, lease, "worker")
+		if err != nil || len(c.Rows) != 2 || c.HasNext {
+			return fmt.Errorf("claimed %d jobs, %v; another is due: %t", len(c.Rows), err, c.HasNext)
+		}
+		if next, any := b.tick().Next[queue]; any {
+			return fmt.Errorf("by the tick a job is due in %v", next)
+		}
+		var outcomes []claim.Outcome
+		for _, row := range c.Rows {
+			outcomes = append(outcomes, claim.Outcome{Lease: row.Lease(), Verb: claim.Release})
+		}
+		_, err = b.Finish(b.ctx, b.conn, outcomes)
+		return err
+	}
+	if err := broken(b); err != nil {
+		t.Error(err)
+	}
+	for name, m := range map[string]struct{ template, edit string }{
+		"claim":        {claim.SQLClaim, "true"},
+		"claim by one": {claim.SQLClaim, "r.fence <= " + spent},
+		"next":         {claim.SQLNext, "true"},
+		"tick":         {claim.SQLTick, "true"},
+	} {
+		b := b.fresh(t).with(claim.Mutant(t, schema, m.template, claim.SQLUnspent, m.edit))
+		if err := broken(b); err == nil {
+			t.Errorf("%s: the test does not see what the guard is for", name)
+		}
+	}
+}

@@ -109,6 +109,7 @@ SELECT q.name,
             CROSS JOIN LATERAL (
                 SELECT r.run_at FROM {{schema}}.jobs AS r
                 WHERE r.queue = q.name AND r.priority = p.priority AND r.status = 'ready'
+                  AND ` + sqlUnspent + `
                   AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
                 ORDER BY r.run_at, r.id LIMIT 1) AS n),
            (SELECT min(b.run_at) FROM back AS b WHERE b.queue = q.name)) - clock_timestamp()) * 1000000)::bigint END,

@@ -89,24 +89,28 @@ WITH RECURSIVE names (queue) AS (
     SELECT (SELECT j.queue FROM {{schema}}.jobs AS j WHERE j.status = 'ready' AND j.queue > n.queue ORDER BY j.queue LIMIT 1)
     FROM names AS n WHERE n.queue IS NOT NULL
 )
-SELECT q.queue, d.n, d.age, d.kinds, extract(epoch FROM clock_timestamp() - s.paused_at)::float8
+SELECT q.queue, d.n, d.age, d.kinds, d.spent, extract(epoch FROM clock_timestamp() - s.paused_at)::float8
 FROM (SELECT n.queue FROM names AS n WHERE n.queue IS NOT NULL LIMIT 1000) AS q
 CROSS JOIN LATERAL (
-    SELECT count(*) AS n, extract(epoch FROM clock_timestamp() - min(x.run_at))::float8 AS age, array_agg(DISTINCT x.kind) AS kinds
+    SELECT count(*) FILTER (WHERE NOT x.spent) AS n,
+           coalesce(extract(epoch FROM clock_timestamp() - min(x.run_at) FILTER (WHERE NOT x.spent)), 0)::float8 AS age,
+           array_agg(DISTINCT x.kind) FILTER (WHERE NOT x.spent) AS kinds,
+           coalesce((array_agg(x.id::text ORDER BY x.id) FILTER (WHERE x.spent))[1:5], '{}') AS spent
     FROM (VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)
     CROSS JOIN LATERAL (
-        SELECT j.run_at, j.kind FROM {{schema}}.jobs AS j
+        SELECT j.id, j.run_at, j.kind, j.fence >= 4611686018427387902 AS spent FROM {{schema}}.jobs AS j
         WHERE j.queue = q.queue AND j.priority = p.priority AND j.status = 'ready' AND j.run_at <= (SELECT clock_timestamp())
         ORDER BY j.run_at, j.id LIMIT 100) AS x
 ) AS d
 LEFT JOIN {{schema}}.queues AS s ON s.name = q.queue
-WHERE d.n > 0`
+WHERE d.n > 0 OR d.spent <> '{}'`
 
 type due struct {
 	Queue  string
 	Jobs   int64
 	Age    float64  // of the oldest
 	Kinds  []string // of those looked at
+	Spent  []string // ids, at most 5, of jobs that nobody takes; not among Jobs
 	Paused *float64 // for how long; nil: it is not
 }
 
@@ -136,6 +140,12 @@ func queues(ctx context.Context, e *exam) ([]Finding, error) {
 	var list []Finding
 	oldest := 0.0
 	for _, d := range rows {
+		if len(d.Spent) > 0 {
+			list = append(list, d.judgeSpent())
+		}
+		if d.Jobs == 0 {
+			continue
+		}
 		oldest = max(oldest, d.Age)
 		known := slices.ContainsFunc(strangers, func(s struct{ Queue string }) bool { return s.Queue == d.Queue })
 		if f := d.judge(staff, known); f.Verdict != OK {
@@ -155,6 +165,14 @@ func queues(ctx context.Context, e *exam) ([]Finding, error) {
 		list = append(list, ok(figures{"queues": len(rows), "oldest_seconds": oldest}, "with due jobs: %d, the oldest due for %s", len(rows), span(oldest)))
 	}
 	return list, nil
+}
+
+// judgeSpent names jobs whose fence, which somebody gave them by hand, is at the
+// end of its range: no claim of them could be told from the next.
+func (d due) judgeSpent() Finding {
+	return but(Fail, figures{"queue": d.Queue, "spent": d.Spent},
+		fmt.Sprintf("queue %s: no worker takes job %s, inserted with a fence that leaves none for a claim", d.Queue, strings.Join(d.Spent, ", ")),
+		"fencepost cancel "+strings.Join(d.Spent, " ")+", and enqueue it again without a fence of its own")
 }
 
 // judge says what is wrong with a queue that has due jobs. A stranger works it

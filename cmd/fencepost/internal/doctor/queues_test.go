@@ -68,7 +68,9 @@ func TestQueuesWithDueJobs(t *testing.T) {
 		"paused":                   {old + "INSERT INTO {{schema}}.queues (name, paused_at) VALUES ('a:b', clock_timestamp() - interval '3 hours')", nil, Warn, []string{"paused for 3h0m", "fencepost queue resume a:b"}, ""},
 		"paused, nothing due":      {"INSERT INTO {{schema}}.queues (name, paused_at) VALUES ('a:b', now())", nil, OK, nil, ""},
 		"bad queues of a worker":   {old, []string{`[1]`, "NULL"}, Fail, []string{"no live worker"}, ""},
-		"many":                     {"INSERT INTO {{schema}}.jobs (queue, kind, run_at) SELECT 'a:b', 'mail', clock_timestamp() - interval '2 minutes' FROM generate_series(1, 300)", nil, Fail, []string{"at least 100 due"}, ""},
+		"spent": {`INSERT INTO {{schema}}.jobs (id, queue, kind, fence) VALUES (7, 'a:b', 'mail', 4611686018427387901),
+			(8, 'a:b', 'mail', 4611686018427387902), (9, 'a:b', 'mail', 4611686018427387903)`, []string{`{"a:b": 1}`, "NULL"}, Fail, []string{"queue a:b: no worker takes job 8, 9", "fencepost cancel 8 9,"}, ""},
+		"many": {"INSERT INTO {{schema}}.jobs (queue, kind, run_at) SELECT 'a:b', 'mail', clock_timestamp() - interval '2 minutes' FROM generate_series(1, 300)", nil, Fail, []string{"at least 100 due"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
