@@ -328,21 +328,22 @@ func inTx(ctx context.Context, db PgxDB, do func(pgx.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	if err = do(tx); err == nil {
-		err = ctx.Err() // found by Commit it would cost the connection
-	}
-	if err != nil {
-		return errors.Join(err, rollback(ctx, tx))
-	}
-	return tx.Commit(ctx)
+	return endTx(ctx, tx, do(tx))
 }
 
-// rollback has a deadline of its own: with the caller's context, which may be
-// why we are here, it would cost the pool the connection.
-func rollback(ctx context.Context, tx pgx.Tx) error {
+// endTx commits if there is no error, or rolls back and returns it.
+func endTx(ctx context.Context, tx pgx.Tx, err error) error {
+	if err == nil {
+		err = ctx.Err() // found by Commit it would cost the connection
+	}
+	if err == nil {
+		return tx.Commit(ctx)
+	}
+	// With the caller's context, which may be why we are here, the rollback
+	// would cost the pool the connection.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	return tx.Rollback(ctx)
+	return errors.Join(err, tx.Rollback(ctx))
 }
 
 func cleanText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -153,11 +153,7 @@ func (o *oneByOne) Close() error {
 			_, o.err = o.Exec()
 		}
 	}
-	if o.err != nil {
-		o.err = errors.Join(o.err, rollback(o.ctx, o.tx))
-	} else {
-		o.err = o.tx.Commit(o.ctx)
-	}
+	o.err = endTx(o.ctx, o.tx, o.err)
 	return o.err
 }
 

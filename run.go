@@ -125,7 +125,11 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 	case len(c.handlers) == 0:
 		return nil, errors.New("no handler is registered; see Handle")
 	}
-	err := c.onPool(ctx, func(db poolDB) error { return migrations.Check(ctx, db, c.config.Schema) })
+	err := c.onPool(ctx, func(db poolDB) error {
+		ctx, cancel := context.WithTimeout(ctx, stepTimeout) // the pool's connection may be half open
+		defer cancel()
+		return migrations.Check(ctx, db, c.config.Schema)
+	})
 	if err != nil {
 		return nil, err
 	}
