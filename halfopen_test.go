@@ -83,6 +83,28 @@ func TestHalfOpenConnections(t *testing.T) {
 	}
 }
 
+// The pool's connections are half open when a worker starts: Run says so in time
+// (B91).
+func TestRunOnAHalfOpenPoolEndsInTime(t *testing.T) {
+	t.Parallel()
+	dsn, _ := database(t)
+	proxy := faultproxy.New(t, dsn)
+	pool := poolThrough(t, dsn, proxy)
+	if err := pool.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client := newClient(t, pool, fencepost.Config{})
+	echo(client)
+	proxy.Strand()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	begin := time.Now()
+	err := client.Run(ctx)
+	if took := time.Since(begin); took > 10*time.Second || err == nil {
+		t.Errorf("Run returned %v after %v", err, took)
+	}
+}
+
 // A stop in a network that has gone silent ends in time, with an outcome in
 // flight, and says what it could not store (B10, B40).
 func TestStopInASilentNetwork(t *testing.T) {

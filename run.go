@@ -36,8 +36,8 @@ const (
 // longer than SoftStop and HardStop.
 //
 // Run returns early if the schema does not fit (ErrSchema), if the database
-// cannot be reached at first, or if one of its loops ends; once it is running,
-// an outage of the database does not end it. A client runs once.
+// does not answer within 5 s at first, or if one of its loops ends; once it is
+// running, an outage of the database does not end it. A client runs once.
 func (c *Client) Run(ctx context.Context) error {
 	run, err := c.start(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -126,7 +126,7 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		return nil, errors.New("no handler is registered; see Handle")
 	}
 	err := c.onPool(ctx, func(db poolDB) error {
-		ctx, cancel := context.WithTimeout(ctx, stepTimeout) // the pool's connection may be half open
+		ctx, cancel := context.WithTimeout(ctx, stepTimeout) // a connection of the pool may be half open
 		defer cancel()
 		return migrations.Check(ctx, db, c.config.Schema)
 	})
