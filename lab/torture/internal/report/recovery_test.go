@@ -1,0 +1,256 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
+)
+
+// begin is when the load of these tests begins, so that nothing depends on zero.
+const begin = 1000 * sec
+
+// measured runs a load of 60 s with a fault from 20 to 22 s.
+func measured(t *testing.T, change func(*load, *play)) (Fault, Figures) {
+	t.Helper()
+	var p play
+	l := load{from: begin, to: begin + 60*sec, rate: 100, capacity: 400}
+	p.fault(begin+20*sec, begin+22*sec, "stall")
+	if change != nil {
+		change(&l, &p)
+	}
+	p.run(l)
+	f := Measure(p.record())
+	if len(f.Faults) == 0 {
+		t.Fatal("no fault")
+	}
+	return f.Faults[0], f
+}
+
+func near(t *testing.T, what string, got *float64, want, by float64) {
+	t.Helper()
+	if got == nil {
+		t.Errorf("%s: nothing, want %v", what, want)
+	} else if math.Abs(*got-want) > by {
+		t.Errorf("%s: %v, want %v ± %v", what, *got, want, by)
+	}
+}
+
+func TestAFaultThatNobodyNotices(t *testing.T) {
+	f, figures := measured(t, nil)
+	near(t, "dip", f.Dip, 1, 0.05)
+	near(t, "back to normal", f.Normal, 0, 0)
+	near(t, "backlog back", f.BacklogBack, 0, 0)
+	near(t, "share", f.Share, 1, 0)
+	near(t, "enqueued", f.Enqueued, 1, 0.01)
+	if f.Offered != 1000 || !f.OK() {
+		t.Errorf("%d offered, missed %v", f.Offered, f.Missed)
+	}
+	l := figures.Load
+	if l.Offered != 6000 || l.Acknowledged != 6000 || l.Completed != 6000 || l.Started != 6000 || math.Abs(l.Calm-100) > 0.5 {
+		t.Errorf("%+v", l)
+	}
+	near(t, "p50", l.CalmP50, 0.002, 0.0005)
+}
+
+func TestAStandstillAndItsEnd(t *testing.T) {
+	// Nothing is claimed for 4 s; then 400 jobs wait, and 300 more can be done each
+	// second than come in.
+	f, figures := measured(t, func(l *load, _ *play) { l.down = []span{{begin + 20*sec, begin + 24*sec}} })
+	// The long jobs that run already end meanwhile: 10 a second, for 3 s.
+	if f.Before < 95 || f.Lowest > 10 {
+		t.Errorf("before %v, lowest %v", f.Before, f.Lowest)
+	}
+	near(t, "dip", f.Dip, 0.1, 0.01)
+	near(t, "backlog back", f.BacklogBack, 3.3, 0.3)
+	near(t, "peak", &f.Peak, 395, 30)
+	near(t, "share", f.Share, 1, 0)
+	if f.Normal == nil || *f.Normal < *f.BacklogBack || *f.Normal > 5 {
+		t.Errorf("back to normal after %v", f.Normal)
+	}
+	if !f.OK() {
+		t.Error(f.Missed)
+	}
+	bin := figures.Bins[2*21] // from 21 s to 21.5 s
+	near(t, "backlog in the middle", &bin.Backlog, 125, 2)
+	near(t, "p50 in the middle", bin.P50, 2.75+0.31, 0.1)
+	if bin.Completed != 10 || bin.Enqueued != 100 {
+		t.Errorf("%+v", bin)
+	}
+}
+
+func TestTargetsThatAreMissed(t *testing.T) {
+	missed := func(f Fault, what string) bool {
+		return slices.ContainsFunc(f.Missed, func(m string) bool { return strings.Contains(m, what) })
+	}
+	t.Run("nothing is claimed any more", func(t *testing.T) {
+		f, _ := measured(t, func(l *load, _ *play) { l.down = []span{{begin + 20*sec, begin + 59*sec}} })
+		if !missed(f, "backlog") || !missed(f, "completed") || f.Normal != nil || f.BacklogBack != nil {
+			t.Errorf("%+v", f)
+		}
+		near(t, "share", f.Share, 0, 0)
+	})
+	t.Run("the backlog takes 12 s", func(t *testing.T) {
+		// 14 s after the base: at 1000 a second it is gone 1.5 s later, so that all
+		// that was offered is completed in time but for what came last.
+		f, _ := measured(t, func(l *load, _ *play) {
+			l.capacity = 2000
+			l.down = []span{{begin + 20*sec, begin + 34*sec}}
+		})
+		if !missed(f, "backlog") || missed(f, "completed") {
+			t.Errorf("%+v", f.Missed)
+		}
+		near(t, "backlog back", f.BacklogBack, 12.7, 0.5)
+	})
+	t.Run("two in a hundred are stuck", func(t *testing.T) {
+		f, _ := measured(t, func(_ *load, p *play) {
+			for i := range int64(21) {
+				p.enqueue(begin+28*sec+i*sec/4, 100_000+i, script.Short, 0)
+			}
+		})
+		if !missed(f, "completed") {
+			t.Errorf("%+v", f)
+		}
+		near(t, "share", f.Share, 980./1001, 0.0005) // 20 long ones are at work
+	})
+	t.Run("two in a hundred are claimed and not run", func(t *testing.T) {
+		f, _ := measured(t, func(_ *load, p *play) {
+			for i := range int64(21) {
+				id := 100_000 + i
+				p.claim(begin+28*sec+i*sec/4+5*ms, id, script.Long, "worker-1.1", p.enqueue(begin+28*sec+i*sec/4, id, script.Long, 0))
+			}
+			p.events = slices.DeleteFunc(p.events, func(e history.Event) bool { return e.Op == history.Start && e.Job >= 100_000 })
+		})
+		if !missed(f, "completed") {
+			t.Errorf("%+v", f)
+		}
+	})
+	t.Run("producers stay away", func(t *testing.T) {
+		f, _ := measured(t, func(l *load, _ *play) { l.closed = []span{{begin + 26*sec, begin + 32*sec}} })
+		if !missed(f, "producers") || missed(f, "completed") {
+			t.Errorf("%+v", f.Missed)
+		}
+	})
+	t.Run("the fault failed", func(t *testing.T) {
+		f, _ := measured(t, func(_ *load, p *play) {
+			p.events[1].Phase, p.events[1].Error = history.Failed, "no tmpfs"
+		})
+		if f.OK() || f.Error != "no tmpfs" {
+			t.Errorf("%+v", f)
+		}
+	})
+	t.Run("the fault did not end", func(t *testing.T) {
+		f, _ := measured(t, func(_ *load, p *play) { p.events = p.events[:1] })
+		if f.OK() || f.NotJudged == "" {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+func TestJobsThatTakeLongerAreNoShortfall(t *testing.T) {
+	// At the end of what is looked at, some are in their handlers, and some wait
+	// for a time of their own.
+	f, _ := measured(t, func(_ *load, p *play) {
+		for i := range int64(30) {
+			id := 100_000 + i
+			ready := p.enqueue(begin+36*sec, id, script.Deaf, 0)
+			p.claim(begin+36*sec+5*ms, id, script.Deaf, "worker-1.1", ready)
+		}
+		for i := range int64(30) {
+			id := 200_000 + i
+			running := p.claim(begin+36*sec+5*ms, id, script.Snooze, "worker-1.1", p.enqueue(begin+36*sec, id, script.Snooze, 0))
+			p.event(begin+36*sec+10*ms, "worker-1.1", history.Event{Op: history.End, Ref: history.Ref{Job: id, Fence: running.Fence}})
+			later := running
+			later.Status, later.Fence, later.RunAt = "ready", running.Fence+1, at(begin+50*sec)
+			p.line(begin+36*sec+11*ms, "UPDATE", id, script.Snooze, running, later)
+		}
+	})
+	// Beside them long ones of the load itself: 10 a second, for 2 s.
+	if f.AtWork < 60 || f.AtWork > 90 || !f.OK() {
+		t.Errorf("%d at work, share %v, missed %v", f.AtWork, *f.Share, f.Missed)
+	}
+	near(t, "share", f.Share, 1, 0)
+}
+
+func TestShortJobsAreNeverAtWork(t *testing.T) {
+	f, _ := measured(t, func(_ *load, p *play) {
+		for i := range int64(30) {
+			id := 100_000 + i
+			p.claim(begin+36*sec+5*ms, id, script.Short, "worker-1.1", p.enqueue(begin+36*sec, id, script.Short, 0))
+		}
+	})
+	if f.OK() {
+		t.Errorf("share %v", *f.Share)
+	}
+}
+
+func TestRecoveryCountsFromWhenAServerIsReady(t *testing.T) {
+	down := []span{{begin + 20*sec, begin + 30*sec}}
+	f, _ := measured(t, func(l *load, p *play) {
+		l.down, l.closed = down, []span{{begin + 22*sec, begin + 30*sec}}
+		p.event(begin+30*sec, "harness", history.Event{Op: history.Ready})
+		p.call(begin+29*sec, begin+30*sec+400*ms, "worker-8.1", history.OK, history.Event{Op: history.Claim})
+		p.call(begin+30*sec, begin+30*sec+700*ms, "worker-9.1", history.OK, history.Event{Op: history.Claim})
+		p.call(begin+30*sec, begin+31*sec, "worker-9.1", history.OK, history.Event{Op: history.Claim})
+	})
+	if f.End != 22 || f.Base != 30 || !f.OK() {
+		t.Errorf("%+v", f)
+	}
+	near(t, "reconnect", f.Reconnect, 0.7, 0)
+	near(t, "backlog back", f.BacklogBack, 0.5, 0.5)
+}
+
+func TestFaultsCloseTogether(t *testing.T) {
+	t.Run("the next one ends the look", func(t *testing.T) {
+		f, _ := measured(t, func(_ *load, p *play) { p.fault(begin+31*sec, begin+32*sec, "next") })
+		if f.NotJudged != "" || f.Offered != 300 { // from 27 to 30 s
+			t.Errorf("%+v", f)
+		}
+	})
+	t.Run("too soon", func(t *testing.T) {
+		f, figures := measured(t, func(_ *load, p *play) { p.fault(begin+28*sec, begin+29*sec, "next") })
+		if !strings.Contains(f.NotJudged, "6.0 s") || f.Share != nil || !f.OK() {
+			t.Errorf("%+v", f)
+		}
+		if figures.Faults[1].NotJudged != "" {
+			t.Errorf("%+v", figures.Faults[1])
+		}
+	})
+	t.Run("released in another order", func(t *testing.T) {
+		f, _ := measured(t, func(_ *load, p *play) { p.fault(begin+21*sec, begin+40*sec, "longer") })
+		if !strings.Contains(f.NotJudged, "longer") {
+			t.Errorf("%+v", f)
+		}
+	})
+	t.Run("under one that lasts", func(t *testing.T) {
+		var p play
+		p.fault(begin+5*sec, begin+50*sec, "snapshot")
+		p.fault(begin+20*sec, begin+22*sec, "stall")
+		p.run(load{from: begin, to: begin + 70*sec, rate: 100, capacity: 400})
+		f := Measure(p.record()).Faults
+		if f[0].NotJudged != "" || f[1].NotJudged != "" || f[1].Offered != 1000 {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+func TestAJobIsCountedFromItsCommit(t *testing.T) {
+	// Its transaction is open for 8 s, its completion for 5.
+	var p play
+	p.call(begin, begin+8*sec, "producer-1.1", history.OK, history.Event{Op: history.Enqueue, Refs: []history.Ref{{Token: token(1)}}})
+	ready := p.enqueueLine(begin+ms, 1, script.SlowTx)
+	running := p.claim(begin+8*sec+100*ms, 1, script.SlowTx, "worker-1.1", ready)
+	p.call(begin+9*sec, begin+14*sec, "worker-1.1", history.OK, history.Event{Op: history.Complete, Ref: history.Ref{Job: 1, Fence: running.Fence}})
+	p.line(begin+9*sec, "DELETE", 1, script.SlowTx, running, ready)
+	p.lines[len(p.lines)-1].After.Status = ""
+	f := Measure(p.record())
+	for i, b := range f.Bins {
+		if enqueued, completed := i == 16, i == 28; (b.Enqueued > 0) != enqueued || (b.Completed > 0) != completed {
+			t.Errorf("%+v", b)
+		}
+	}
+	near(t, "latency", f.Bins[16].P50, 0.101, 0.001)
+}

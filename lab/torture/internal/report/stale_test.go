@@ -1,0 +1,128 @@
+package report
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/witness"
+)
+
+func TestStaleWrites(t *testing.T) {
+	const frozen, other = "worker-1.1", "worker-2.1"
+	// lost is a claim of worker, made at 1 s, that is reaped at 10 s.
+	lost := func(p *play, id int64, worker string) history.Ref {
+		running := p.claim(begin+sec, id, script.Long, worker, p.enqueue(begin, id, script.Long, 0))
+		p.line(begin+10*sec, "UPDATE", id, script.Long, running, witness.State{Status: "ready", Fence: running.Fence + 1, RunAt: at(begin + 20*sec)})
+		return history.Ref{Job: id, Fence: running.Fence}
+	}
+	write := func(p *play, ns int64, proc string, op history.Op, phase history.Phase, ref history.Ref, result string) {
+		ref.Result = result
+		p.call(ns, ns+ms, proc, phase, history.Event{Op: op, Refs: []history.Ref{ref}})
+	}
+	late := begin + 12*sec
+
+	for name, c := range map[string]struct {
+		play func(*play)
+		want StaleWrites
+	}{
+		"a frozen worker's outcome is refused": {func(p *play) {
+			write(p, late, frozen, history.Finish, history.OK, lost(p, 1, frozen), "lost")
+		}, StaleWrites{By: byFrozen, Attempted: 1, Refused: 1}},
+		"or accepted": {func(p *play) {
+			write(p, late, frozen, history.Finish, history.OK, lost(p, 1, frozen), "stored")
+		}, StaleWrites{By: byFrozen, Attempted: 1, Accepted: 1}},
+		"its completion is refused": {func(p *play) {
+			write(p, late, frozen, history.Complete, history.Refusal, lost(p, 1, frozen), "")
+		}, StaleWrites{By: byFrozen, Attempted: 1, Refused: 1}},
+		"its extension is refused": {func(p *play) {
+			write(p, late, frozen, history.Extend, history.OK, lost(p, 1, frozen), "taken")
+		}, StaleWrites{By: byFrozen, Attempted: 1, Refused: 1}},
+		"or accepted: it is not among those that are lost": {func(p *play) {
+			ref := lost(p, 1, frozen)
+			p.call(late, late+ms, frozen, history.OK, history.Event{Op: history.Extend, Refs: []history.Ref{ref}})
+			p.events[len(p.events)-1].Refs = nil
+		}, StaleWrites{By: byFrozen, Attempted: 1, Accepted: 1}},
+		"no answer": {func(p *play) {
+			write(p, late, frozen, history.Finish, history.Unknown, lost(p, 1, frozen), "")
+		}, StaleWrites{By: byFrozen, Attempted: 1, Unknown: 1}},
+		"one that never got there": {func(p *play) {
+			write(p, late, frozen, history.Finish, history.Failed, lost(p, 1, frozen), "")
+		}, StaleWrites{By: byFrozen}},
+		"somebody else's": {func(p *play) {
+			write(p, late, other, history.Finish, history.OK, lost(p, 1, other), "lost")
+		}, StaleWrites{By: byOthers, Attempted: 1, Refused: 1}},
+		"one that was sent in time": {func(p *play) {
+			ref := lost(p, 1, frozen)
+			ref.Result = "lost"
+			p.call(begin+9*sec, late, frozen, history.OK, history.Event{Op: history.Finish, Refs: []history.Ref{ref}})
+		}, StaleWrites{By: byFrozen}},
+		"one that repeats what may have ended the claim": {func(p *play) {
+			ref := lost(p, 1, frozen)
+			write(p, begin+9*sec, frozen, history.Finish, history.Unknown, ref, "")
+			write(p, late, frozen, history.Finish, history.OK, ref, "lost")
+		}, StaleWrites{By: byFrozen}},
+		"its replay is refused": {func(p *play) {
+			p.call(late, late+ms, "zombie-1.1", history.Refusal, history.Event{Op: history.Replay, Ref: lost(p, 1, other)})
+		}, StaleWrites{By: byZombie, Attempted: 1, Refused: 1}},
+		"its replay is accepted": {func(p *play) {
+			p.call(late, late+ms, "zombie-1.1", history.OK, history.Event{Op: history.Replay, Ref: lost(p, 1, other)})
+		}, StaleWrites{By: byZombie, Attempted: 1, Accepted: 1}},
+		"or told that the job ended so long ago": {func(p *play) {
+			running := p.claim(begin+sec, 1, script.Short, other, p.enqueue(begin, 1, script.Short, 0))
+			p.finish(begin+2*sec, 1, script.Short, other, running)
+			ref := history.Ref{Job: 1, Fence: running.Fence, Result: "stored"}
+			p.call(late, late+ms, "zombie-1.1", history.OK, history.Event{Op: history.Replay, Ref: ref})
+		}, StaleWrites{By: byZombie, Attempted: 1, Repeated: 1}},
+	} {
+		t.Run(name+" "+c.want.By, func(t *testing.T) {
+			var p play
+			p.event(begin+2*sec, "harness", history.Event{Op: history.Pause, Target: frozen})
+			p.event(begin+11*sec, "harness", history.Event{Op: history.Resume, Target: frozen})
+			c.play(&p)
+			want := []StaleWrites{{By: byFrozen}, {By: byZombie}, {By: byOthers}}
+			i := slices.IndexFunc(want, func(s StaleWrites) bool { return s.By == c.want.By })
+			want[i] = c.want
+			if diff := cmp.Diff(want, Measure(p.record()).Stale); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRestarts(t *testing.T) {
+	var p play
+	hello := func(names ...string) {
+		for _, name := range names {
+			p.event(begin, name, history.Event{Op: history.Hello})
+		}
+	}
+	exit := func(ns int64, name, how string) {
+		p.event(ns, "harness", history.Event{Op: history.Exit, Target: name, Error: how})
+	}
+	hello("worker-1.1", "worker-1.2", "worker-2.1", "worker-2.2", "worker-2.3", "worker-3.9", "worker-3.10", "worker-4.1", "producer-1.1")
+	p.event(begin+sec, "harness", history.Event{Op: history.Kill, Target: "worker-1.1"})
+	exit(begin+2*sec, "worker-1.1", "signal: killed")
+	// The last life is told to end; nobody follows it.
+	p.event(begin+sec, "harness", history.Event{Op: history.Term, Target: "worker-1.2"})
+	exit(begin+2*sec, "worker-1.2", "")
+	// A job ends its process; another such job had come to its end before.
+	killer := history.Ref{Job: 1, Fence: 2, Kind: script.Killer}
+	p.event(begin+sec, "worker-2.1", history.Event{Op: history.Start, Ref: killer})
+	exit(begin+2*sec, "worker-2.1", "exit status 3")
+	p.event(begin+sec, "worker-2.2", history.Event{Op: history.Start, Ref: killer})
+	p.event(begin+2*sec, "worker-2.2", history.Event{Op: history.End, Ref: killer})
+	exit(begin+3*sec, "worker-2.2", "exit status 2")
+	exit(begin+3*sec, "worker-3.9", "")
+	exit(begin+3*sec, "producer-1.1", "exit status 1")
+
+	want := Restarts{Planned: 1, ByJob: 1, Unplanned: []string{
+		"worker-2.2: exit status 2", "worker-3.9: by itself", "producer-1.1: exit status 1",
+	}}
+	if diff := cmp.Diff(want, Measure(p.record()).Restarts); diff != "" {
+		t.Error(diff)
+	}
+}
