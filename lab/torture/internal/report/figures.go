@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
@@ -80,9 +82,6 @@ func Measure(r Record) Figures {
 	f.Stale = m.stale()
 	return f
 }
-
-// missed is the event of producers who could not begin what was due.
-const missed = history.Op("missed")
 
 // measure is a record with its indexes.
 type measure struct {
@@ -168,6 +167,16 @@ func refs(e history.Event) []history.Ref {
 	return nil
 }
 
+// during are the events from a time on until before another.
+func (m *measure) during(s span) []history.Event {
+	at := func(t int64) int {
+		i, _ := slices.BinarySearchFunc(m.Events, t, func(e history.Event, t int64) int { return cmp.Compare(e.At, t) })
+		return i
+	}
+	from := at(s.from)
+	return m.Events[from:max(at(s.to), from)]
+}
+
 // since is a time of the history as seconds since the load began.
 func (m *measure) since(at int64) float64 { return seconds(at - m.Begin) }
 
@@ -190,7 +199,7 @@ func (m *measure) load(faults []Fault) Load {
 	producers := make(map[string]bool) // the tokens of their jobs
 	for _, e := range m.Events {
 		switch {
-		case e.Op == missed:
+		case e.Op == history.Missed:
 			l.Missed += e.Asked
 			l.Offered += e.Asked
 		case e.Op != history.Enqueue:

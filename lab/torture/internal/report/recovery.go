@@ -92,7 +92,7 @@ func (m *measure) faults(bins []Bin) []Fault {
 		others := slices.Delete(slices.Clone(faults), i, i+1)
 		f.next = m.next(*f, others)
 		m.dip(f, others, bins)
-		m.backlog(f, bins, calm)
+		m.backlog(f, others, bins, calm)
 		m.share(f, others, calm)
 		f.Reconnect = m.reconnect(f)
 	}
@@ -136,8 +136,8 @@ func (m *measure) occurred() []Fault {
 		if i+1 < len(faults) {
 			next = faults[i+1].whole.from
 		}
-		for _, e := range m.Events {
-			if e.Op == history.Ready && f.whole.from <= e.At && e.At < max(next, f.whole.to) {
+		for _, e := range m.during(span{f.whole.from, max(next, f.whole.to)}) {
+			if e.Op == history.Ready {
 				f.base = max(f.base, e.At)
 			}
 		}
@@ -227,7 +227,7 @@ func (m *measure) dip(f *Fault, others []Fault, bins []Bin) {
 }
 
 // backlog finds when the backlog, and all, was back to what it had been.
-func (m *measure) backlog(f *Fault, bins []Bin, calm float64) {
+func (m *measure) backlog(f *Fault, others []Fault, bins []Bin, calm float64) {
 	f.Level = round(max(f.Level, calm/10), 1)
 	const two = int(2e9 / binNS)
 	for i, b := range bins {
@@ -257,9 +257,25 @@ func (m *measure) backlog(f *Fault, bins []Bin, calm float64) {
 			}
 		}
 	}
-	if room := seconds(f.next - f.base); f.BacklogBack == nil && room >= backWithin || f.BacklogBack != nil && *f.BacklogBack > backWithin {
+	late := f.BacklogBack != nil && *f.BacklogBack > backWithin
+	if f.BacklogBack == nil {
+		late = seconds(f.next-f.base) >= backWithin
+	}
+	if late && f.disturbed(others, span{f.base, f.base + int64(backWithin*1e9)}) == "" {
 		f.Missed = append(f.Missed, fmt.Sprintf("the backlog was not back at %.0f jobs within %.0f s", f.Level, backWithin))
 	}
+}
+
+// disturbed names a fault that was on in a time after f. One that lasts from
+// before f until after that time is no disturbance: all of it was under that one.
+func (f Fault) disturbed(others []Fault, s span) string {
+	for _, o := range others {
+		on := span{o.whole.from, o.base}
+		if on.meets(s) && !on.covers(span{f.whole.from, s.to}) {
+			return o.Name
+		}
+	}
+	return ""
 }
 
 // share counts what became of the jobs that were offered after a fault.
@@ -267,12 +283,9 @@ func (m *measure) share(f *Fault, others []Fault, calm float64) {
 	from := f.base + settle
 	due := min(f.base+settle+window+grace, f.next)
 	offered := span{from, due - grace}
-	for _, o := range others {
-		busy := span{o.whole.from, o.base}
-		if busy.meets(span{from, due}) && !busy.covers(span{f.whole.from, due}) {
-			f.NotJudged = "another fault was on: " + o.Name
-			return
-		}
+	if other := f.disturbed(others, span{from, due}); other != "" {
+		f.NotJudged = "another fault was on: " + other
+		return
 	}
 	if offered.to-offered.from < int64(time.Second) {
 		f.NotJudged = fmt.Sprintf("the next fault, or the end of the load, came %.1f s after this one", seconds(f.next-f.base))
@@ -337,16 +350,16 @@ func (m *measure) atWork(j *job, at int64) bool {
 // had an answer.
 func (m *measure) reconnect(f *Fault) *float64 {
 	back := false
-	for _, e := range m.Events {
-		back = back || (e.Op == history.Ready || e.Op == history.Mend) && f.whole.from <= e.At && e.At <= f.base
+	for _, e := range m.during(span{f.whole.from, f.base + 1}) {
+		back = back || e.Op == history.Ready || e.Op == history.Mend
 	}
 	if !back {
 		return nil
 	}
 	first := make(map[string]int64)
-	for _, e := range m.Events {
+	for _, e := range m.during(span{f.base, f.next}) {
 		asks := e.Op == history.Claim || e.Op == history.Finish || e.Op == history.Extend
-		if asks && e.Phase == history.OK && f.base <= e.At && e.At < f.next && first[e.Proc] == 0 {
+		if asks && e.Phase == history.OK && first[e.Proc] == 0 {
 			first[e.Proc] = e.At
 		}
 	}

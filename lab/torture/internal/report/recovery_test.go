@@ -225,6 +225,18 @@ func TestFaultsCloseTogether(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	})
+	t.Run("the backlog is another's", func(t *testing.T) {
+		f, figures := measured(t, func(l *load, p *play) {
+			p.fault(begin+21*sec, begin+44*sec, "standstill")
+			l.to, l.down = begin+80*sec, []span{{begin + 20*sec, begin + 44*sec}}
+		})
+		if !f.OK() || f.BacklogBack == nil || *f.BacklogBack < 20 {
+			t.Errorf("%+v", f)
+		}
+		if !figures.Faults[1].OK() { // which has 8 s for 2400 jobs
+			t.Errorf("%+v", figures.Faults[1])
+		}
+	})
 	t.Run("under one that lasts", func(t *testing.T) {
 		var p play
 		p.fault(begin+5*sec, begin+50*sec, "snapshot")

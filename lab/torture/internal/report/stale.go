@@ -52,6 +52,9 @@ func (m *measure) stale() []StaleWrites {
 		}
 		key := callKey{e.Proc, e.N}
 		if e.Phase == history.Call {
+			if e.Verb == "check" {
+				continue // it asks, and writes nothing
+			}
 			calls[key] = e
 			for _, ref := range refs(e) {
 				write := writeKey{e.Proc, claimKey{ref.Job, ref.Fence}}

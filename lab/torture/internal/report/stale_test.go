@@ -71,6 +71,11 @@ func TestStaleWrites(t *testing.T) {
 		"its replay is accepted": {func(p *play) {
 			p.call(late, late+ms, "zombie-1.1", history.OK, history.Event{Op: history.Replay, Ref: lost(p, 1, other)})
 		}, StaleWrites{By: byZombie, Attempted: 1, Accepted: 1}},
+		"a question is no write": {func(p *play) {
+			ref := lost(p, 1, other)
+			ref.Verb = "check"
+			p.call(late, late+ms, "zombie-1.1", history.OK, history.Event{Op: history.Replay, Ref: ref})
+		}, StaleWrites{By: byZombie}},
 		"or told that the job ended so long ago": {func(p *play) {
 			running := p.claim(begin+sec, 1, script.Short, other, p.enqueue(begin, 1, script.Short, 0))
 			p.finish(begin+2*sec, 1, script.Short, other, running)

@@ -64,7 +64,7 @@ func (r Run) invariants(no func(string, ...any)) {
 		}
 		f := r.Findings[at]
 		if f.Violations > 0 {
-			no("invariant %d, %s: violated %d times", f.Invariant, f.Name, f.Violations)
+			no("invariant %d, %s: %s", f.Invariant, f.Name, plural(f.Violations, "violation", "violations"))
 		}
 		if f.Checked == 0 && r.Demands.Invariants {
 			no("invariant %d, %s: there was nothing to check", f.Invariant, f.Name)

@@ -40,8 +40,10 @@ var whose = map[string]string{
 	byOthers: "workers that lost their jobs in another way: cut off, or by an operator",
 }
 
-// glossary are the words that a reader needs.
-var glossary = []struct{ Word, Means string }{
+// word is one that a reader needs.
+type word struct{ Word, Means string }
+
+var glossary = []word{
 	{"job", "a row in a table of PostgreSQL that says what is to be done; the queue is that table."},
 	{"worker", "a process that takes jobs and runs them, each in a handler."},
 	{"claim", "taking a job: the worker gets a lease and a fence."},

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 )
@@ -19,14 +21,23 @@ func Write(run Run, dir string) error {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	run = judged(run)
-	out, err := json.MarshalIndent(run, "", " ")
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, JSONFile), append(out, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the report: %w", err)
+	for name, write := range map[string]func(io.Writer, Run) error{JSONFile: writeJSON, PageFile: writePage} {
+		var out bytes.Buffer
+		if err := write(&out, run); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), out.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
 	}
 	return nil
+}
+
+func writeJSON(w io.Writer, run Run) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	return e.Encode(run)
 }
 
 // judged is the run with its verdict, and with lists that are empty, not absent.
