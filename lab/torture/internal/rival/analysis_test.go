@@ -193,7 +193,8 @@ func TestRunsPairStartsWithReturns(t *testing.T) {
 		event(4, history.Start, "a", 2, 9), event(5, history.End, "a", 1, 7), event(6, history.Refused, "a", 0, 7),
 	})
 	want := []execution{
-		{Job: 7, Attempt: 1, Worker: "a", Start: 1, End: 5}, {Job: 8, Attempt: 1, Worker: "b", Start: 2, End: 3},
+		{Job: 7, Attempt: 1, Worker: "a", Start: 1, End: 5},
+		{Job: 8, Attempt: 1, Worker: "b", Start: 2, End: 3},
 		{Job: 9, Attempt: 1, Worker: "a", Start: 4},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || refused != 1 {
