@@ -17,7 +17,7 @@ import (
 
 const (
 	operateEvery = 500 * time.Millisecond
-	mostIDs      = 3 // in one call
+	mostIDs      = 2 // in one call
 	pauseEvery   = 20 * time.Second
 	mostPaused   = time.Second
 )
@@ -52,7 +52,7 @@ var (
 		"release": {(*fencepost.Client).Release, running},
 		"delete":  {(*fencepost.Client).Delete, `(` + ended + `) UNION ALL (` + live + `)`},
 	}
-	operatorShares = script.Mix{"retry": 0.40, "cancel": 0.25, "release": 0.25, "delete": 0.10}
+	operatorShares = script.Mix{"retry": 0.45, "cancel": 0.20, "release": 0.25, "delete": 0.10}
 )
 
 func operate(ctx context.Context, m member) error {
@@ -105,8 +105,9 @@ func (o *operator) choose(ctx context.Context, query string, most int) ([]int64,
 	return slices.Compact(ids), err
 }
 
+// operate is not broken off by a stop.
 func (o *operator) operate(ctx context.Context, verb string, ids []int64) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	call := history.Event{Op: history.Operate}
 	call.Verb = verb
@@ -145,7 +146,7 @@ func resultOf(d fencepost.Did, err error) (word string, certain bool) {
 
 // pause stops a queue for a moment. It returns when the queue goes on.
 func (o *operator) pause(ctx context.Context, d time.Duration) error {
-	_ = o.queue(ctx, "pause", o.client.Pause) // if nobody knows, it may be paused
+	_ = o.queue(context.WithoutCancel(ctx), "pause", o.client.Pause) // if nobody knows, it may be paused
 	_ = rest(ctx, d)
 	return o.resume(ctx)
 }

@@ -121,8 +121,9 @@ func (z *zombie) roam(ctx context.Context) error {
 	}
 }
 
+// bounded ends do by time alone: what has begun is not broken off by a stop.
 func (z *zombie) bounded(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	return do(ctx)
 }
