@@ -53,7 +53,7 @@ func Run(ctx context.Context, a script.Assignment, exit func(code int)) (err err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	w.Write(history.Event{Op: history.Hello, Note: string(a.Role)})
-	rig(w, torture.Guard(a.Break))
+	doWithout(torture.Guard(a.Break))
 	if err = role(ctx, member{a, w}); err != nil {
 		err = fmt.Errorf("%s: %w", a.Name, err)
 	}

@@ -7,5 +7,8 @@ import (
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
 )
 
-// rig does nothing: there is no tap, and Run has refused to do without a guard.
-func rig(*history.Writer, torture.Guard) {}
+// doWithout does nothing: Run has refused to do without a guard.
+func doWithout(torture.Guard) {}
+
+// watch does nothing: there is no tap.
+func watch(*history.Writer) {}

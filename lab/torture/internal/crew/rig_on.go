@@ -10,12 +10,16 @@ import (
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
 )
 
-// rig takes the guard away, if one is named, and has the calls between
-// dispatcher and database written down.
-func rig(w *history.Writer, without torture.Guard) {
-	if without != "" {
-		torture.Remove(without)
+// doWithout takes the guard away from all that this process does, if one is
+// named: a zombie's calls and an operator's are those of the queue too.
+func doWithout(guard torture.Guard) {
+	if guard != "" {
+		torture.Remove(guard)
 	}
+}
+
+// watch has the calls between dispatcher and database written down.
+func watch(w *history.Writer) {
 	torture.Watch(torture.Tap{
 		Claim: func(worker, queue string, asked int) func([]torture.Job, error) {
 			call := history.Event{Op: history.Claim, Worker: worker, Asked: asked}

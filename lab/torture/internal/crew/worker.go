@@ -29,6 +29,7 @@ func work(ctx context.Context, m member, exit func(code int)) error {
 	if err != nil {
 		return err
 	}
+	watch(m.Writer)
 	w := &worker{member: m, pool: pool, exit: exit}
 	if err := w.run(ctx); errors.Is(err, fencepost.ErrStuck) {
 		return err // a handler may have a connection in hand, which Close would wait for
