@@ -53,13 +53,13 @@ type act struct {
 }
 
 // All are all faults, in the order of the files of this package.
-var All = slices.Concat(
-	processFaults, backendFaults, serverFaults, networkFaults, bellFaults, poolFaults,
-	diskFaults, failoverFaults, clockFaults, ddlFaults,
-)
+var All []Fault
 
-func init() {
-	All = append(All, severalFaults()...) // which are made of others
+func init() { // some are made of others, and look here
+	All = slices.Concat(
+		processFaults, backendFaults, serverFaults, networkFaults, bellFaults, poolFaults,
+		diskFaults, failoverFaults, clockFaults, ddlFaults, severalFaults,
+	)
 	for i := range All {
 		f := All[i]
 		All[i].Run = func(ctx context.Context, s *stage.Stage, r *rand.Rand) error { return f.play(ctx, s, r, f.Length) }

@@ -31,6 +31,9 @@ func (s *Stage) serverOptions() pg.Options {
 	if s.options.Major >= 17 { // older ones do not know it
 		settings["max_notify_queue_pages"] = "64" // the least
 	}
+	if s.options.Standby { // it may be away for a while
+		settings["wal_keep_size"] = "256MB"
+	}
 	maps.Copy(settings, s.options.Settings)
 	return pg.Options{Major: s.options.Major, TCP: true, Durable: true, Settings: settings, Log: s.options.Log}
 }

@@ -53,3 +53,12 @@ func Owned(dir, like string) error {
 	}
 	return os.Chown(dir, int(was.Uid), int(was.Gid))
 }
+
+// like gives a file the owner and the mode of another one.
+func like(path, other string) error {
+	var is unix.Stat_t
+	if err := unix.Stat(other, &is); err != nil {
+		return err
+	}
+	return errors.Join(os.Chown(path, int(is.Uid), int(is.Gid)), os.Chmod(path, os.FileMode(is.Mode&0o777)))
+}

@@ -17,3 +17,5 @@ func Unmount(string) error { return errNoMount }
 
 // Owned does not work here.
 func Owned(string, string) error { return errNoMount }
+
+func like(string, string) error { return errNoMount }

@@ -93,6 +93,9 @@ func (s *Stage) network(ctx context.Context, name string) (*Net, error) {
 	if n := s.nets[name]; n != nil {
 		return n, nil
 	}
+	if s.closed {
+		return nil, errClosed
+	}
 	n := &Net{stage: s, name: name}
 	s.nets[name] = n
 	for place, server := range s.servers {

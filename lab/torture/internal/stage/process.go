@@ -189,10 +189,23 @@ func (p *Process) Name() string {
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.child == nil {
+	if !p.lives() {
 		return 0
 	}
 	return p.child.pid
+}
+
+// lives says whether it has a life now. The mutex is held.
+func (p *Process) lives() bool {
+	if p.child == nil {
+		return false
+	}
+	select {
+	case <-p.child.done:
+		return false
+	default:
+		return true
+	}
 }
 
 // Net is its network.
@@ -205,11 +218,13 @@ func (p *Process) Assignment() script.Assignment {
 	return p.assignment
 }
 
-// signal sends one to the current life and writes that into the history. Since
-// nobody waits for the life's end under the mutex, its pid is its own.
+// ErrDead means that a process has no life just now.
+var ErrDead = errors.New("it does not live")
+
+// signal sends one to the current life and writes that into the history.
 func (p *Process) signal(sig syscall.Signal, op history.Op) error {
-	if p.child == nil {
-		return fmt.Errorf("%s %s: it does not live", op, p.base)
+	if !p.lives() {
+		return fmt.Errorf("%s %s: %w", op, p.base, ErrDead)
 	}
 	if err := p.child.signal(sig); err != nil {
 		return fmt.Errorf("%s %s: %w", op, p.child.name, err)
@@ -244,7 +259,7 @@ func (p *Process) Pause() error {
 func (p *Process) Resume() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.paused || p.child == nil {
+	if !p.paused || !p.lives() {
 		return nil
 	}
 	p.paused = false
@@ -257,14 +272,13 @@ func (p *Process) Resume() error {
 func (p *Process) Term(timeout time.Duration) error {
 	p.mu.Lock()
 	p.wanted = false
-	c := p.child
-	var err error
-	if c != nil {
-		err = p.signal(syscall.SIGTERM, history.Term)
-	}
+	c, err := p.child, p.signal(syscall.SIGTERM, history.Term)
 	p.change()
 	p.mu.Unlock()
-	if c == nil || err != nil {
+	if errors.Is(err, ErrDead) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	select {
@@ -276,6 +290,9 @@ func (p *Process) Term(timeout time.Duration) error {
 	err = p.signal(syscall.SIGKILL, history.Kill)
 	p.mu.Unlock()
 	<-c.done
+	if errors.Is(err, ErrDead) {
+		err = nil // just now
+	}
 	return errors.Join(err, fmt.Errorf("%s did not end within %s of SIGTERM", c.name, timeout))
 }
 
@@ -333,7 +350,7 @@ func (p *Process) Mend() {
 func (p *Process) Await(ctx context.Context) error {
 	for {
 		p.mu.Lock()
-		lives, changed := p.child != nil, p.changed
+		lives, changed := p.lives(), p.changed
 		p.mu.Unlock()
 		if lives {
 			return nil

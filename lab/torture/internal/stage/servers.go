@@ -33,18 +33,27 @@ func (s *Stage) Standby() *pg.Server {
 	return s.servers[1-s.primary]
 }
 
-// Raise makes a standby, unless there is one. The primary is restarted for
-// that: a copy is made of it while it does not run.
+// Raise makes a standby, unless there is one that follows. The primary is
+// restarted for that: a copy is made of it while it does not run.
 func (s *Stage) Raise(ctx context.Context) error {
-	if s.Standby() != nil {
-		return nil
+	s.mu.Lock()
+	place := 1 - s.primary
+	standby := s.servers[place]
+	s.mu.Unlock()
+	if standby != nil {
+		if s.follows(ctx) {
+			return nil
+		}
+		s.Logf("the standby does not follow: another one is made")
+		if err := errors.Join(s.aim(place, false), standby.Stop()); err != nil {
+			return err
+		}
 	}
 	standby, err := s.Primary().Standby(ctx)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	place := 1 - s.primary
 	s.servers[place] = standby
 	s.mu.Unlock()
 	if err := s.AwaitReady(ctx); err != nil {
@@ -54,6 +63,17 @@ func (s *Stage) Raise(ctx context.Context) error {
 		return conn.QueryRow(ctx, "SHOW data_directory").Scan(&s.data[place])
 	})
 	return errors.Join(err, s.aim(place, true))
+}
+
+// follows says whether the standby gets what the primary commits. After a
+// restart of either that takes some seconds.
+func (s *Stage) follows(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 12*time.Second)
+	defer cancel()
+	return until(ctx, "the standby follows", func() (yes bool, err error) {
+		err = s.Admin().QueryRow(ctx, "SELECT count(*) > 0 FROM pg_stat_replication WHERE state = 'streaming'").Scan(&yes)
+		return yes, err
+	}) == nil
 }
 
 // on makes a connection of the superuser to a server for do.

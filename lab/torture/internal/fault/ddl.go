@@ -1,0 +1,100 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
+	"github.com/fencepost-go/fencepost/migrations"
+)
+
+var ddlFaults = []Fault{
+	{
+		Name: "ddl-lock", About: "somebody holds the strongest lock on the table of jobs, for most of a lease",
+		Length: 4 * time.Second, touches: schema | sessions, body: ddlLock,
+	},
+	{
+		Name: "migration", About: "under load: a column and an index come and go, and a migration is applied with its retries for locks",
+		Length: 6 * time.Second, touches: schema | sessions, body: migrate,
+	},
+}
+
+func ddlLock(ctx context.Context, a *act) error {
+	return a.session(ctx, func(ctx, mend context.Context, conn *pgx.Conn) error {
+		for _, sql := range []string{"BEGIN", "LOCK TABLE fencepost.jobs IN ACCESS EXCLUSIVE MODE"} {
+			if _, err := conn.Exec(mend, sql); err != nil {
+				return &failed{sql, err}
+			}
+		}
+		wait(ctx, a.length)
+		_, err := conn.Exec(mend, "ROLLBACK")
+		return err
+	})
+}
+
+// migrate changes the schema in ways that a later version might. What it adds
+// is gone at the end.
+func migrate(ctx context.Context, a *act) error {
+	return a.session(ctx, func(ctx, mend context.Context, conn *pgx.Conn) error {
+		script := []string{
+			"ALTER TABLE fencepost.jobs ADD COLUMN torture text DEFAULT 'x'",
+			"CREATE INDEX CONCURRENTLY torture ON fencepost.jobs (kind, torture)",
+			"VACUUM (ANALYZE) fencepost.jobs",
+			"ALTER TABLE fencepost.jobs ALTER COLUMN torture SET DEFAULT 'y'",
+		}
+		undo := []string{
+			"DROP INDEX CONCURRENTLY IF EXISTS fencepost.torture",
+			"ALTER TABLE fencepost.jobs DROP COLUMN IF EXISTS torture",
+		}
+		var errs []error
+		for _, sql := range script {
+			if !wait(ctx, a.length/time.Duration(len(script)+1)) {
+				break
+			}
+			if err := patiently(mend, conn, sql); err != nil {
+				errs = append(errs, err)
+				break
+			}
+		}
+		// Nothing is new for it, or everything: it takes the lock and its time.
+		_, err := migrations.Up(mend, conn, stage.Schema)
+		errs = append(errs, err)
+		wait(ctx, a.length/time.Duration(len(script)+1))
+		for _, sql := range undo {
+			errs = append(errs, patiently(mend, conn, sql))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// patiently executes DDL as one should: it waits for a lock for a moment only,
+// since all others wait behind it, and tries again.
+func patiently(ctx context.Context, conn *pgx.Conn, sql string) error {
+	if _, err := conn.Exec(ctx, "SET lock_timeout = '300ms'"); err != nil {
+		return err
+	}
+	for {
+		_, err := conn.Exec(ctx, sql)
+		if err == nil {
+			return nil
+		}
+		if !isCode(err, "55P03") && !isCode(err, "40P01") || !wait(ctx, 300*time.Millisecond) { // lock_not_available, deadlock_detected
+			return &failed{sql, err}
+		}
+	}
+}
+
+// session gives a fault a session of the superuser of its own, and two
+// contexts: of the fault, and of its end.
+func (a *act) session(ctx context.Context, do func(ctx, mend context.Context, conn *pgx.Conn) error) error {
+	mend, cancel := mending(ctx)
+	defer cancel()
+	conn, err := pgx.Connect(mend, a.Primary().URL(stage.Database))
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(ctx, mend, conn), conn.Close(mend))
+}

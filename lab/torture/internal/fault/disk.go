@@ -1,0 +1,160 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
+)
+
+var diskFaults = []Fault{
+	{
+		Name: "disk-full-data", About: "the disk with the table of jobs is full: what needs a new page fails, and the server lives",
+		Needs:  Needs{Mount: true},
+		Length: 6 * time.Second, touches: schema | sessions, body: dataFull,
+	},
+	{
+		Name: "disk-full-wal", About: "the disk with the WAL is full: the server crashes and cannot recover, until there is space and it is started again",
+		Needs:  Needs{Mount: true},
+		Length: 5 * time.Second, touches: servers, body: walFull,
+	},
+}
+
+// undo is what has to be done in the end, last things first.
+type undo []func() error
+
+func (u *undo) later(do func() error) { *u = append(*u, do) }
+
+func (u undo) do() error {
+	var errs []error
+	for _, do := range slices.Backward(u) {
+		errs = append(errs, do())
+	}
+	return errors.Join(errs...)
+}
+
+// room is what the small disks have, beside what is on them already.
+const room = 8 << 20
+
+// dataFull moves the table of jobs to a tablespace of its own, for which a
+// small disk is mounted, and fills that. The tablespace is in the data
+// directory, so that a standby has one as well; the disk is the primary's.
+func dataFull(ctx context.Context, a *act) error {
+	return a.session(ctx, func(ctx, mend context.Context, conn *pgx.Conn) (err error) {
+		var u undo
+		defer func() { err = errors.Join(err, u.do()) }()
+		run := func(sql string) error { return patiently(mend, conn, sql) }
+
+		if err := errors.Join(run("SET allow_in_place_tablespaces = on"), run("CREATE TABLESPACE torture LOCATION ''")); err != nil {
+			return err
+		}
+		u.later(func() error { return run("DROP TABLESPACE torture") })
+		var oid, size int64
+		err = conn.QueryRow(mend, "SELECT oid, pg_table_size('fencepost.jobs') FROM pg_tablespace WHERE spcname = 'torture'").Scan(&oid, &size)
+		if err != nil {
+			return err
+		}
+		disk := filepath.Join(a.Data(), "pg_tblspc", strconv.FormatInt(oid, 10))
+		inside, err := os.ReadDir(disk) // one directory, named after the server's version
+		if err != nil || len(inside) != 1 {
+			return fmt.Errorf("an unexpected tablespace: %v, %w", inside, err)
+		}
+		if err := stage.Mount(disk, 2*size+room); err != nil {
+			return err
+		}
+		u.later(func() error { return stage.Unmount(disk) })
+		u.later(func() error { return run("CHECKPOINT") }) // it removes and syncs files there
+		if err := stage.Owned(filepath.Join(disk, inside[0].Name()), disk); err != nil {
+			return err
+		}
+
+		if err := run("CREATE TABLE witness.torture (x text) TABLESPACE torture"); err != nil {
+			return err
+		}
+		u.later(func() error { return run("DROP TABLE witness.torture") })
+		u.later(func() error { return run("ALTER TABLE fencepost.jobs SET TABLESPACE pg_default") })
+		// Without dead rows, whose places would be used first.
+		if err := errors.Join(run("ALTER TABLE fencepost.jobs SET TABLESPACE torture"), run("VACUUM FULL fencepost.jobs")); err != nil {
+			return err
+		}
+		u.later(func() error { return os.Remove(filepath.Join(disk, filler)) })
+		if err := fill(disk); err != nil {
+			return err
+		}
+		// Incompressible, so that it needs more than one page.
+		_, err = conn.Exec(mend, "INSERT INTO witness.torture SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 1000), generate_series(1, 20)")
+		if !isCode(err, "53100") { // disk_full
+			return fmt.Errorf("the disk is not full: %v", err)
+		}
+		wait(ctx, a.length)
+		return nil
+	})
+}
+
+const filler = "filler"
+
+// fill writes a file until the disk is full.
+func fill(disk string) error {
+	f, err := os.Create(filepath.Join(disk, filler))
+	if err != nil {
+		return err
+	}
+	for block := make([]byte, 64<<10); len(block) > 0; {
+		if _, err = f.Write(block); err != nil {
+			if !errors.Is(err, syscall.ENOSPC) {
+				break
+			}
+			err = nil
+			block = block[:len(block)/2] // to the last byte
+		}
+	}
+	return errors.Join(err, f.Close())
+}
+
+// walFull puts the WAL onto a small disk, for which the server is restarted,
+// fills that, and lets the server use up the files that it has in reserve. It
+// is dead then, and stays so until it is started again with space.
+func walFull(ctx context.Context, a *act) error {
+	mend, cancel := mending(ctx)
+	defer cancel()
+	server, wal := a.Primary(), filepath.Join(a.Data(), "pg_wal")
+	if err := a.Bounce(mend, "fast", func() error { return stage.OntoSmallDisk(wal, 2*room) }); err != nil {
+		return err
+	}
+	err := fill(wal)
+	if err == nil {
+		err = usedUp(mend, a)
+	}
+	wait(ctx, a.length)
+	return errors.Join(err,
+		server.Shutdown("immediate"), // if it is in one of its attempts to recover
+		os.Remove(filepath.Join(wal, filler)),
+		stage.OffSmallDisk(wal),
+		a.Restart(mend))
+}
+
+// usedUp makes the server go to the next file of the WAL until it has none any
+// more, and dies.
+func usedUp(ctx context.Context, a *act) error {
+	conn, err := pgx.Connect(ctx, a.Primary().URL(stage.Database))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		_, err := conn.Exec(ctx, "SELECT pg_logical_emit_message(false, 'torture', 'x'), pg_switch_wal()")
+		if err != nil {
+			return nil // it has died, or ends this session because of that
+		}
+	}
+	return errors.New("the disk with the WAL is not full")
+}

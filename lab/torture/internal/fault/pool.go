@@ -1,0 +1,139 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
+)
+
+var poolFaults = []Fault{
+	{
+		Name: "pooler", About: "half of the workers go through PgBouncer in transaction mode, some of them with a direct way for bells",
+		Needs:  Needs{Pooler: true},
+		Length: 15 * time.Second, touches: processes | network | servers, body: pooler,
+	},
+	{
+		Name: "pool-exhausted", About: "idle sessions take all connections of the server, and those of the handlers' pools as they fall free",
+		Length: 8 * time.Second, touches: sessions, body: exhaust,
+	},
+	{
+		Name: "snapshot", About: "a transaction holds a snapshot (REPEATABLE READ), and so keeps dead rows, while other faults go on",
+		Length: 15 * time.Second, touches: sessions | network | processes, body: snapshot,
+	},
+}
+
+// stopPatience is for a worker that is told to end: its handlers may take their
+// time.
+const stopPatience = 40 * time.Second
+
+// pooler ends workers in order, starts each again with the pooler in its way,
+// every second one with a direct way for bells, and afterwards the other way
+// round.
+func pooler(ctx context.Context, a *act) error {
+	mend, cancel := mending(ctx)
+	defer cancel()
+	some := a.victims()
+	var errs []error
+	for i, p := range some {
+		direct := p.Assignment().DSN
+		dsn, err := a.Pooled(mend, p)
+		if err != nil {
+			errs = append(errs, err)
+			break
+		}
+		next := stage.Next{DSN: dsn}
+		if i%2 == 0 {
+			next.ListenDSN = direct
+		}
+		errs = append(errs, another(p, next))
+	}
+	errs = append(errs, alive(ctx, some))
+	wait(ctx, a.length)
+	for _, p := range some {
+		errs = append(errs, another(p, stage.Next{}))
+	}
+	return errors.Join(append(errs, alive(ctx, some))...)
+}
+
+// another ends a process in order, and gives it another next life.
+func another(p *stage.Process, next stage.Next) error {
+	return errors.Join(p.Term(stopPatience), p.Again(next))
+}
+
+// exhaust takes every connection that there is, but for those that are kept for
+// superusers, and ends those of handlers' pools to take them too.
+func exhaust(ctx context.Context, a *act) error {
+	mend, cancel := mending(ctx)
+	defer cancel()
+	const role = "torture_idler"
+	if err := a.set(mend, "DROP ROLE IF EXISTS "+role, "CREATE ROLE "+role+" LOGIN"); err != nil {
+		return err
+	}
+	u, err := url.Parse(a.Primary().URL(stage.Database))
+	if err != nil {
+		return err
+	}
+	u.User = url.User(role)
+	var idle []*pgx.Conn
+	taken := false
+	for end := time.Now().Add(a.length); time.Now().Before(end) && ctx.Err() == nil; {
+		conn, err := pgx.Connect(ctx, u.String())
+		if err == nil {
+			idle = append(idle, conn)
+			continue
+		}
+		if !isCode(err, "53300") { // too_many_connections
+			if ignoreLost(err) != nil {
+				return err
+			}
+			wait(ctx, 100*time.Millisecond)
+			continue
+		}
+		if !taken {
+			taken = true
+			a.Logf("%d idle sessions have taken all connections", len(idle))
+		}
+		_, err = a.Admin().Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE usename IN (SELECT rolname FROM pg_roles WHERE pg_has_role(oid, 'torture_workers', 'MEMBER') AND NOT rolsuper)
+			AND application_name NOT LIKE 'fencepost %' AND state = 'idle'`)
+		if err = ignoreLost(err); err != nil && ctx.Err() == nil {
+			return err
+		}
+		wait(ctx, 50*time.Millisecond)
+	}
+	for _, conn := range idle {
+		_ = conn.Close(mend)
+	}
+	// A role with sessions can be dropped.
+	errs := []error{a.set(mend, "DROP ROLE "+role)}
+	if !taken && ctx.Err() == nil {
+		errs = append(errs, errors.New("connections are left after "+strconv.Itoa(len(idle))+" idle sessions"))
+	}
+	return errors.Join(errs...)
+}
+
+// snapshot lets two other faults begin and end under one snapshot.
+func snapshot(ctx context.Context, a *act) error {
+	mend, cancel := mending(ctx)
+	defer cancel()
+	conn, err := pgx.Connect(mend, a.Primary().URL(stage.Database))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(mend)
+	for _, sql := range []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM fencepost.all_jobs"} {
+		if _, err := conn.Exec(mend, sql); err != nil {
+			return &failed{sql, err}
+		}
+	}
+	wait(ctx, a.length/5)
+	err = a.within(ctx, "snapshot", 2, processes|network)
+	_, undo := conn.Exec(mend, "ROLLBACK")
+	return errors.Join(err, ignoreLost(undo))
+}

@@ -1,0 +1,158 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
+)
+
+var processFaults = []Fault{
+	{
+		Name: "kill", About: "workers are killed at random moments; others take over before they live again",
+		Length: 10 * time.Second, touches: processes, body: kill,
+	},
+	{
+		Name: "kill-claimed", About: "a worker is killed when its claim is committed and no handler has begun",
+		Length: 8 * time.Second, touches: processes,
+		body: func(ctx context.Context, a *act) error {
+			return killAt(ctx, a, func(r *record, c claim) bool { return !r.started[c] })
+		},
+	},
+	{
+		Name: "kill-finishing", About: "a worker is killed when a handler has returned and its outcome is not stored",
+		Length: 8 * time.Second, touches: processes,
+		body: func(ctx context.Context, a *act) error {
+			return killAt(ctx, a, func(r *record, c claim) bool { return r.ended[c] })
+		},
+	},
+	{
+		Name: "freeze", About: "workers are frozen (SIGSTOP) for more than two leases",
+		Length: 14 * time.Second, touches: processes,
+		body: func(ctx context.Context, a *act) error { return freeze(ctx, a, a.victims(), 2.2) },
+	},
+	{
+		Name: "pause", About: "workers are frozen (SIGSTOP) for 0.6 of a lease, which costs them nothing",
+		Length: 4 * time.Second, touches: processes,
+		body: func(ctx context.Context, a *act) error { return freeze(ctx, a, a.victims(), 0.6) },
+	},
+}
+
+// kill kills two or three workers, each at a moment of its own, and leaves each
+// dead for a while, as long as the fault lasts at most.
+func kill(ctx context.Context, a *act) error {
+	var killed []*stage.Process
+	err := a.repeat(ctx, a.length/3, func() error {
+		p := a.victim()
+		if p == nil || p.PID() == 0 {
+			return nil
+		}
+		killed = append(killed, p)
+		return ignoreDead(p.KillFor(a.between(a.length/5, a.length/2)))
+	})
+	return errors.Join(err, alive(ctx, killed))
+}
+
+// alive waits until all have a life again.
+func alive(ctx context.Context, all []*stage.Process) error {
+	ctx, cancel := mending(ctx)
+	defer cancel()
+	var errs []error
+	for _, p := range all {
+		errs = append(errs, p.Await(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// settled is how long a statement that a process has sent before it was frozen
+// may take to be over.
+const settled = 15 * time.Millisecond
+
+// killAt freezes a worker for a moment again and again until a job of its is
+// where it should be, and kills it then. What is not found is killed at the
+// end all the same.
+func killAt(ctx context.Context, a *act, at func(*record, claim) bool) error {
+	p := a.victim()
+	if p == nil {
+		wait(ctx, a.length)
+		return nil
+	}
+	r, pid := recordOf(p), p.PID()
+	dead := a.length / 2
+	for end := time.Now().Add(a.length - dead); time.Now().Before(end) && ctx.Err() == nil; {
+		found, err := caught(ctx, a, p, pid, r, at)
+		if found {
+			a.Logf("%s is caught", p.Name())
+			err = ignoreDead(p.KillFor(dead))
+			return errors.Join(err, lastly(ctx, dead, p))
+		}
+		if err = errors.Join(err, p.Resume()); err != nil {
+			break // it has died meanwhile, as workers do here, or the database is not there
+		}
+		wait(ctx, a.between(2*time.Millisecond, 40*time.Millisecond))
+	}
+	a.Logf("%s is not caught", p.Name())
+	return errors.Join(ignoreDead(p.KillFor(dead)), lastly(ctx, dead, p))
+}
+
+func lastly(ctx context.Context, d time.Duration, p *stage.Process) error {
+	wait(ctx, d)
+	return alive(ctx, []*stage.Process{p})
+}
+
+// caught freezes the worker and says whether one of its jobs is where it should
+// be. It is frozen afterwards.
+func caught(ctx context.Context, a *act, p *stage.Process, pid int, r *record, at func(*record, claim) bool) (bool, error) {
+	if err := p.Pause(); err != nil {
+		return false, err
+	}
+	wait(ctx, settled)
+	r.read()
+	rows, err := a.Admin().Query(ctx, "SELECT id, fence FROM fencepost.jobs WHERE status = 'running' AND split_part(worker_id, ':', 2) = $1", strconv.Itoa(pid))
+	if err != nil {
+		return false, err
+	}
+	claims, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c claim, err error) {
+		err = row.Scan(&c.job, &c.fence)
+		return c, err
+	})
+	for _, c := range claims {
+		if at(r, c) {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// defaultLease is what a worker has that was not told.
+const defaultLease = 6 * time.Second
+
+// freeze stops processes for so many leases, or for the length of the fault if
+// that is less.
+func freeze(ctx context.Context, a *act, all []*stage.Process, leases float64) error {
+	lease := defaultLease
+	var errs []error
+	for _, p := range all {
+		if l := p.Assignment().Lease; l > 0 {
+			lease = l
+		}
+		errs = append(errs, ignoreDead(p.Pause()))
+	}
+	wait(ctx, min(a.length, time.Duration(leases*float64(lease))))
+	for _, p := range all {
+		errs = append(errs, ignoreDead(p.Resume()))
+	}
+	return errors.Join(errs...)
+}
+
+// ignoreDead: some jobs end their worker, at any moment.
+func ignoreDead(err error) error {
+	if errors.Is(err, stage.ErrDead) {
+		return nil
+	}
+	return err
+}
