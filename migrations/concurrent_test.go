@@ -50,21 +50,30 @@ func (b *bench) connections() []*pgx.Conn {
 	return conns
 }
 
-// B95: six processes migrate an empty database at once. None fails, and each
-// migration is applied once.
+// B95: six processes migrate at once: an empty database, an empty schema, and
+// one that is a version behind. None fails, and each migration is applied once.
 func TestSixProcessesMigrateAtOnce(t *testing.T) {
 	t.Parallel()
-	rounds := 8
+	rounds := 9
 	if os.Getenv("FENCEPOST_LONG") != "" {
 		rounds = 50
 	}
 	b := setUp(t)
 	conns := b.connections()
 	for round := range rounds {
-		if round%2 == 0 {
+		want := migrations.Latest
+		switch round % 3 {
+		case 0:
 			b.script("DROP SCHEMA IF EXISTS fencepost CASCADE")
-		} else if _, err := migrations.Down(b.ctx, b.conn, schema, 0); err != nil { // the schema stays
-			t.Fatal(err)
+		case 1: // the schema stays
+			if _, err := migrations.Down(b.ctx, b.conn, schema, 0); err != nil {
+				t.Fatal(err)
+			}
+		case 2:
+			want = 1
+			if _, err := migrations.Down(b.ctx, b.conn, schema, migrations.Latest-1); err != nil {
+				t.Fatal(err)
+			}
 		}
 		applied, errs := b.upTogether(conns)
 		for _, err := range errs() {
@@ -72,8 +81,8 @@ func TestSixProcessesMigrateAtOnce(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if n := applied(); n != migrations.Latest {
-			t.Errorf("%d migrations were applied, want %d", n, migrations.Latest)
+		if n := applied(); n != want {
+			t.Errorf("%d migrations were applied, want %d", n, want)
 		}
 		expect(b, int64(migrations.Latest), "SELECT count(*) FROM fencepost.schema_migrations")
 		if err := migrations.Check(b.ctx, b.conn, schema); err != nil {

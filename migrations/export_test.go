@@ -3,6 +3,7 @@ package migrations
 import (
 	"io/fs"
 	"testing"
+	"time"
 )
 
 // LockStatement takes the lock of the migrators of the schema $1.
@@ -27,4 +28,12 @@ func Attempts(t *testing.T, n int) {
 	before := ddlAttempts
 	t.Cleanup(func() { ddlAttempts = before })
 	ddlAttempts = n
+}
+
+// LockWait is how long a migrator waits for another, for the rest of the test,
+// which must not be parallel.
+func LockWait(t *testing.T, wait time.Duration) {
+	before := lockWait
+	t.Cleanup(func() { lockWait = before })
+	lockWait = wait
 }

@@ -12,13 +12,15 @@ import (
 )
 
 const (
-	// A migration waits this long for another one to end.
-	lockWait = "60s"
 	// DDL waits this long for a table lock. While it waits, everybody else
 	// queues up behind it, so it gives up soon and comes back.
 	ddlWait  = 300 * time.Millisecond
 	ddlPause = time.Second
 )
+
+// lockWait is how long a migration waits for another one to end. Tests wait for
+// less.
+var lockWait = time.Minute
 
 // ddlAttempts is about a minute of them. Tests take fewer.
 var ddlAttempts = 50
@@ -37,7 +39,7 @@ func locked(ctx context.Context, conn *pgx.Conn, schema string, do func(tx pgx.T
 	for attempt := 1; ; attempt++ {
 		mine := false
 		err := pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockWait+"'"); err != nil {
+			if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", lockWait.Milliseconds())); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(ctx, sqlLock, schema); err != nil {
@@ -50,10 +52,14 @@ func locked(ctx context.Context, conn *pgx.Conn, schema string, do func(tx pgx.T
 			return do(tx)
 		})
 		var server *pgconn.PgError
-		if err == nil || !mine || !errors.As(err, &server) || server.Code != "55P03" && server.Code != "40P01" {
+		if err == nil || !errors.As(err, &server) || server.Code != "55P03" && server.Code != "40P01" {
 			return err
 		}
-		held, herr := readHolders(ctx, conn, schema)
+		if !mine {
+			held, herr := readHolders(ctx, conn, sqlMigrator, schema)
+			return errors.Join(fmt.Errorf("%w, after %v; the lock of those who migrate is %s", err, lockWait, held.by()), herr)
+		}
+		held, herr := readHolders(ctx, conn, sqlHolders, schema, ddlWait.Microseconds())
 		if attempt == ddlAttempts {
 			return errors.Join(fmt.Errorf("%w, %d times; %s", err, attempt, held), herr)
 		}
@@ -70,8 +76,9 @@ func locked(ctx context.Context, conn *pgx.Conn, schema string, do func(tx pgx.T
 	}
 }
 
-// holders are the sessions that have held a lock on a table of the schema for
-// longer than DDL waits, so that they are probably why.
+// holders are the sessions that hold what is waited for: the lock of those who
+// migrate; or, for longer than DDL waits, so that they are probably why, one on
+// a table of the schema.
 type holders struct {
 	list            []holder
 	deadlockTimeout time.Duration
@@ -100,8 +107,17 @@ WHERE a.xact_start IS NULL OR a.xact_start < pg_catalog.clock_timestamp() - $2::
 ORDER BY a.xact_start NULLS LAST, l.pid
 LIMIT 5`
 
-func readHolders(ctx context.Context, conn *pgx.Conn, schema string) (h holders, err error) {
-	rows, err := conn.Query(ctx, sqlHolders, schema, ddlWait.Microseconds())
+// sqlMigrator finds who has the lock of sqlLock, whose key is in two halves.
+const sqlMigrator = `
+SELECT l.pid, a.usename::text, a.state, extract(epoch FROM pg_catalog.clock_timestamp() - a.xact_start)::bigint, a.query_start
+FROM pg_catalog.pg_locks AS l
+LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+  AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
+  AND (l.classid::bigint << 32 | l.objid::bigint) = pg_catalog.hashtextextended('fencepost migrate ' || $1::text, 0)`
+
+func readHolders(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (h holders, err error) {
+	rows, err := conn.Query(ctx, sql, args...)
 	if err == nil {
 		h.list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[holder])
 	}
@@ -132,6 +148,14 @@ func (h holders) String() string {
 	if len(h.list) == 0 {
 		return "who held the table is gone: try again"
 	}
+	return "tables of the schema are " + h.by()
+}
+
+// by is the end of a sentence about what they hold.
+func (h holders) by() string {
+	if len(h.list) == 0 {
+		return "free by now: try again"
+	}
 	var each []string
 	for _, s := range h.list {
 		switch {
@@ -152,5 +176,5 @@ func (h holders) String() string {
 			each = append(each, text)
 		}
 	}
-	return "tables of the schema are held by " + strings.Join(each, "; ") + "; end that transaction or try again later"
+	return "held by " + strings.Join(each, "; ") + "; end that transaction or try again later"
 }

@@ -209,3 +209,27 @@ func TestPreparedTransactionsAndAutovacuum(t *testing.T) { // not parallel: it r
 		t.Errorf("behind autovacuum: %+v, %v", applied, err)
 	}
 }
+
+// Somebody sits in a transaction with the lock of those who migrate: the others
+// do not wait for ever, and say who that is (B92, B94).
+func TestGivingUpNamesWhoMigrates(t *testing.T) { // not parallel: it changes how long is waited
+	migrations.LockWait(t, 100*time.Millisecond)
+	b := setUp(t)
+	tx, err := b.connect().Begin(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(b.ctx, migrations.LockStatement, schema); err != nil {
+		t.Fatal(err)
+	}
+	_, err = migrations.Up(b.ctx, b.conn, schema)
+	if want := fmt.Sprintf("held by process %d of role %q", tx.Conn().PgConn().PID(), ask[string](b, "SELECT current_user::text")); code(err) != "55P03" || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v; want it to say %s", err, want)
+	}
+	if err := tx.Rollback(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if applied := b.up(schema); len(applied) != migrations.Latest {
+		t.Errorf("applied %+v once the lock was free", applied)
+	}
+}

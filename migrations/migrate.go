@@ -142,13 +142,17 @@ func prepare(ctx context.Context, tx pgx.Tx, schema string) error {
 	}
 	if !hasSchema {
 		if err := run(ctx, tx, fill("CREATE SCHEMA {{schema}}", schema)); err != nil {
-			return fmt.Errorf("create schema %q (or have it created by someone who may, owned by this role): %w", schema, err)
+			return fmt.Errorf("create schema %q, which needs CREATE on the database (or have it created by someone who may, owned by this role): %w", schema, err)
 		}
 	}
 	if has, err := hasBooks(ctx, tx, schema); err != nil || has {
 		return err
 	}
-	return run(ctx, tx, fill(sqlCreateTable, schema))
+	err = run(ctx, tx, fill(sqlCreateTable, schema))
+	if refused(err) {
+		return fmt.Errorf("create tables, which needs USAGE and CREATE on the schema %q, best as its owner: %w", schema, err)
+	}
+	return err
 }
 
 // run executes a script of several statements.

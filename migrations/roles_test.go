@@ -46,9 +46,16 @@ func TestMigrateWithoutTheRightToCreateSchemas(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	_, err := migrations.Up(b.ctx, b.as(""), schema)
-	if code(err) != "42501" || !strings.Contains(err.Error(), `create schema "fencepost"`) {
+	if code(err) != "42501" || !strings.Contains(err.Error(), "CREATE on the database") {
 		t.Errorf("without a schema: %v", err)
 	}
+	b.script("CREATE SCHEMA fencepost") // of somebody else
+	for _, grants := range []string{"", "GRANT USAGE ON SCHEMA fencepost TO {{role}}"} {
+		if _, err := migrations.Up(b.ctx, b.as(grants), schema); code(err) != "42501" || !strings.Contains(err.Error(), `USAGE and CREATE on the schema "fencepost"`) {
+			t.Errorf("in a schema of somebody else, with %q: %v", grants, err)
+		}
+	}
+	b.script("DROP SCHEMA fencepost")
 	owner := b.as("CREATE SCHEMA fencepost AUTHORIZATION {{role}}")
 	if applied, err := migrations.Up(b.ctx, owner, schema); err != nil || len(applied) != migrations.Latest {
 		t.Errorf("applied %+v, %v", applied, err)
