@@ -140,3 +140,38 @@ func TestSetKeepRefuses(t *testing.T) {
 		t.Errorf("%d settings were stored", n)
 	}
 }
+
+// Statements that are prepared already live through a column that is added (B88).
+func TestMoreColumnsDoNoHarmToAWarmPool(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	owner := admin(t, pool)
+	client := newClient(t, pool, fencepost.Config{RetryDelay: func(int, error) time.Duration { return time.Millisecond }})
+	fencepost.HandleKind(client, "tx", func(ctx context.Context, job *fencepost.Job[json.RawMessage]) error {
+		if job.Attempt == 1 {
+			return errors.Join(job.SetProgress(ctx, 1), errors.New("once more"))
+		}
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return job.CompleteTx(ctx, tx) })
+	})
+	work(t, client)
+	for round := range 2 {
+		if round == 1 {
+			for _, table := range []string{"jobs", "finished", "queues", "workers"} {
+				if _, err := owner.Exec(t.Context(), "ALTER TABLE fencepost."+table+" ADD COLUMN later text NOT NULL DEFAULT 'x'"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for range 20 {
+			id := enqueue(t, client, fencepost.NewJob{Kind: "tx"})[0]
+			if info := ended(t, client, id); info.Status != fencepost.StatusDone || info.Attempts != 2 {
+				t.Fatalf("%+v", info)
+			}
+			for _, err := range []error{second(client.List(t.Context(), fencepost.Filter{})), second(client.Queues(t.Context())), second(client.Workers(t.Context())), second(client.Retry(t.Context(), 1))} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}

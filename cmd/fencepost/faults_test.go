@@ -46,6 +46,8 @@ var onDatabase = []invocation{
 	{args: []string{"queue", "resume", "mail"}},
 	{args: []string{"worker", "list"}},
 	{args: []string{"delete", "--all"}},
+	{args: []string{"migrate", "grants", "--worker", "postgres", "--apply"}},
+	{args: []string{"doctor"}},
 }
 
 // result is what Run did.
