@@ -69,6 +69,9 @@ type Limits struct {
 	// Pooled: the workers are behind a pooler in transaction mode, so that a
 	// death shows by the lease alone.
 	Pooled bool
+	// Wake is how long a due job may wait for a free slot while bells are heard;
+	// 0: 2 s.
+	Wake time.Duration
 	// Slack is for a machine that is busy; 0: a second. It is added to each bound
 	// on when something must have happened, never to what must not happen.
 	Slack time.Duration
@@ -132,17 +135,15 @@ var names = [...]string{
 // finding collects what is found of one invariant.
 type finding struct {
 	Finding
-	parts map[string]int
 }
 
 func (f *finding) part(name string, n int) {
-	if f.parts == nil {
-		f.parts = make(map[string]int)
-	}
-	if _, known := f.parts[name]; !known {
+	i := slices.IndexFunc(f.Parts, func(p Part) bool { return p.Name == name })
+	if i < 0 {
+		i = len(f.Parts)
 		f.Parts = append(f.Parts, Part{Name: name})
 	}
-	f.parts[name] += n
+	f.Parts[i].N += n
 }
 
 // violated adds a violation. Of many only the shortest are kept.
@@ -158,11 +159,30 @@ func (f *finding) violated(says string, steps ...Step) {
 	}
 }
 
+// checks are what is checked, in the order of the invariants.
+var checks = [len(names)]func(*index, *finding){
+	lostJobs, ghosts, business, fences, staleWrites, terminal, attempts, overlaps,
+	times, deaths, bells, limits, conservation, cleanStops, again, linear,
+}
+
 // Check judges the run by all invariants, in their order.
 func Check(in Input) []Finding {
+	in.Limits = in.Limits.withDefaults()
+	ix := newIndex(in)
 	findings := make([]Finding, len(names))
 	for i, name := range names {
-		findings[i] = Finding{Invariant: i + 1, Name: name}
+		f := &finding{Finding: Finding{Invariant: i + 1, Name: name}}
+		checks[i](ix, f)
+		findings[i] = f.Finding
 	}
 	return findings
+}
+
+func (l Limits) withDefaults() Limits {
+	l.Lease = cmp.Or(l.Lease, 30*time.Second)
+	l.Poll = cmp.Or(l.Poll, 30*time.Second)
+	l.Wake = cmp.Or(l.Wake, 2*time.Second)
+	l.Slack = cmp.Or(l.Slack, time.Second)
+	l.Patience = cmp.Or(l.Patience, 30*time.Second)
+	return l
 }

@@ -1,0 +1,75 @@
+package check
+
+import (
+	"time"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+)
+
+// times: nothing is claimed before it is due, and what is put off is due no
+// earlier than its delay says. All by the database's clock.
+func times(ix *index, f *finding) {
+	for _, j := range ix.jobs {
+		for _, changes := range [][]*change{j.changes, j.lost} {
+			for _, c := range changes {
+				switch c.what {
+				case claimed:
+					f.Checked++
+					if c.line.At.Before(c.before.RunAt) {
+						f.violated("a job was claimed before it was due", ix.change(c),
+							Step{ix.at(c.before.RunAt.UnixNano() - ix.Offset), "witness", "the job is due"})
+					}
+				case failed, snoozed:
+					putOff(ix, f, ix.claims[claimName{j.id, c.before.Fence}], c)
+				case inserted:
+					scheduled(ix, f, j, c)
+				}
+			}
+		}
+	}
+	for _, cl := range ix.claimList {
+		if s := cl.start(); s != nil && cl.given != nil {
+			f.Checked++
+			if s.At+clockError < cl.given.at {
+				f.violated("a handler started before its job was claimed", ix.event(s, cl.id), ix.change(cl.given))
+			}
+		}
+	}
+}
+
+// putOff compares the delay that was asked for with when the job is due.
+func putOff(ix *index, f *finding, cl *claim, c *change) {
+	w := cl.outcome(c)
+	if w == nil || w.Op != history.Finish {
+		return
+	}
+	f.Checked++
+	// By the earliest call that may have stored it, and to the microsecond.
+	soonest := w.At + w.ref.Delay - clockError - int64(time.Microsecond)
+	if due := c.after.RunAt.UnixNano() - ix.Offset; due < soonest {
+		f.violated("a job is due again before its delay is over", steps(ix.call(w.call, cl.id), ix.change(c))...)
+	}
+}
+
+// scheduled compares what the producer asked for with when the job is due.
+func scheduled(ix *index, f *finding, j *job, c *change) {
+	for _, e := range ix.enqueues[j.token] {
+		if e.phase() == history.Failed || !e.could(c.at) {
+			continue
+		}
+		due := c.after.RunAt.UnixNano()
+		var soonest int64
+		switch {
+		case e.ref.RunAt != 0:
+			soonest = e.ref.RunAt * 1000
+		case e.ref.Delay != 0:
+			soonest = e.At + e.ref.Delay - clockError - int64(time.Microsecond) + ix.Offset
+		default:
+			continue
+		}
+		f.Checked++
+		if due < soonest {
+			f.violated("a job is due before it was scheduled", steps(ix.call(e.call, 0), ix.change(c))...)
+		}
+	}
+}

@@ -1,0 +1,462 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/witness"
+)
+
+// world is a queue in memory, and those who use it. It keeps the record that
+// Check judges. It does everything right, unless a guard is taken away.
+type world struct {
+	now    int64 // ns, by the histories' clock
+	events []history.Event
+	lines  []witness.Line
+	lost   []witness.Line
+	db     database
+	n      int64
+	without
+}
+
+// without says which guards are missing.
+type without struct {
+	finishFence, extendFence, completeFence bool
+	claimCounts, clockFence                 bool
+}
+
+// database is what a failover may take back.
+type database struct {
+	live, ended map[int64]row
+	orders      []FinalOrder
+	effects     []FinalEffect
+	id          int64
+	seq, xid    int64
+}
+
+type row struct {
+	id      int64
+	created time.Time
+	token   string
+	kind    string
+	queue   string
+	max     int
+	witness.State
+	err string
+}
+
+const offset = int64(1_800_000_000_000_000_000)
+
+var testLimits = Limits{
+	Lease: 6 * time.Second, Poll: 8 * time.Second,
+	Slots: map[string]int{script.Main: 4, script.Side: 2, script.Bin: 2},
+}
+
+func newWorld() *world {
+	w := &world{now: 1e12, db: database{live: make(map[int64]row), ended: make(map[int64]row)}}
+	w.event("harness", history.Event{Op: history.Hello, Ref: history.Ref{}})
+	return w
+}
+
+func (w *world) input() Input {
+	in := Input{
+		Events: w.events, Lines: w.lines, Lost: w.lost,
+		Orders: w.db.orders, Effects: w.db.effects, Offset: offset, Limits: testLimits,
+	}
+	for _, rows := range []map[int64]row{w.db.live, w.db.ended} {
+		for _, r := range rows {
+			in.Final = append(in.Final, FinalJob{
+				ID: r.id, Token: r.token, Kind: r.kind, Queue: r.queue, Status: r.Status, Fence: r.Fence,
+				Attempts: r.Attempts, Max: r.max, CreatedAt: r.created,
+			})
+		}
+	}
+	slices.SortFunc(in.Final, func(a, b FinalJob) int { return int(a.ID - b.ID) })
+	return in
+}
+
+func (w *world) wait(d time.Duration) { w.now += d.Nanoseconds() }
+
+func (w *world) dbNow() time.Time { return time.Unix(0, w.now+offset).Truncate(time.Microsecond) }
+
+func (w *world) event(proc string, e history.Event) {
+	w.now += 10_000
+	e.At, e.Proc = w.now, proc
+	w.events = append(w.events, e)
+}
+
+// call writes a call, does it, and writes what it returned.
+func (w *world) call(proc string, e history.Event, do func() (history.Phase, history.Event)) {
+	w.n++
+	e.N, e.Phase = w.n, history.Call
+	n := w.n
+	w.event(proc, e)
+	w.wait(time.Millisecond)
+	phase, ret := do()
+	if phase == "" {
+		return // it never returned
+	}
+	w.wait(time.Millisecond)
+	ret.Op, ret.N, ret.Phase = e.Op, n, phase
+	w.event(proc, ret)
+}
+
+func (w *world) process(name string, role script.Role) {
+	w.event(name, history.Event{Op: history.Hello, Note: string(role)})
+}
+
+func (w *world) harness(op history.Op, target string) {
+	w.event("harness", history.Event{Op: op, Target: target})
+}
+
+// fault begins one and returns how to end it.
+func (w *world) fault(name string) (end func()) {
+	w.n++
+	e := history.Event{Op: history.Fault, N: w.n, Phase: history.Call, Ref: history.Ref{Verb: name}}
+	w.event("harness", e)
+	return func() {
+		e.Phase = history.OK
+		w.event("harness", e)
+	}
+}
+
+// write adds a line of the witness.
+func (w *world) write(place, op string, before, after *row) {
+	r := after
+	if r == nil {
+		r = before
+	}
+	w.db.seq++
+	l := witness.Line{
+		Seq: w.db.seq, At: w.dbNow(), XID: w.db.xid, Place: place, Op: op,
+		ID: r.id, Token: r.token, Kind: r.kind, Queue: r.queue, Max: r.max, CreatedAt: r.created, Error: r.err,
+	}
+	if before != nil {
+		l.Before = before.State
+	}
+	if after != nil {
+		l.After = after.State
+	}
+	w.lines = append(w.lines, l)
+}
+
+func (w *world) begin() { w.db.xid++ }
+
+// insert enqueues in the open transaction.
+func (w *world) insert(token, kind, queue string, delay time.Duration, max int) int64 {
+	w.db.id++
+	w.now += 1000
+	r := row{
+		id: w.db.id, created: w.dbNow(), token: token, kind: kind, queue: queue, max: max,
+		State: witness.State{Status: "ready", RunAt: w.dbNow().Add(delay)},
+	}
+	w.db.live[r.id] = r
+	w.write("jobs", "INSERT", nil, &r)
+	w.db.orders = append(w.db.orders, FinalOrder{Token: token, Via: "test", XID: w.db.xid})
+	return r.id
+}
+
+// enqueue is a producer's transaction of one job: acknowledged.
+func (w *world) enqueue(token string) int64 {
+	return w.enqueueAs(token, script.Main, 0, history.OK, true)
+}
+
+func (w *world) enqueueAs(token, queue string, delay time.Duration, phase history.Phase, commits bool) (id int64) {
+	ref := history.Ref{Token: token, Delay: int64(delay)}
+	e := history.Event{Op: history.Enqueue, Refs: []history.Ref{ref}}
+	w.call("producer-1.1", e, func() (history.Phase, history.Event) {
+		w.begin()
+		if commits {
+			id = w.insert(token, script.Short, queue, delay, 3)
+		}
+		return phase, e
+	})
+	return id
+}
+
+// update changes a live row.
+func (w *world) update(id int64, do func(*row)) {
+	before := w.db.live[id]
+	after := before
+	do(&after)
+	w.db.live[id] = after
+	w.write("jobs", "UPDATE", &before, &after)
+}
+
+// end moves a live row to the ended ones.
+func (w *world) end(id int64, status string, by int64, err string) {
+	before := w.db.live[id]
+	delete(w.db.live, id)
+	w.write("jobs", "DELETE", &before, nil)
+	if before.queue == script.Bin && status == "done" {
+		return
+	}
+	after := before
+	after.Status, after.Fence, after.Lease = status, before.Fence+by, time.Time{}
+	if err != "" {
+		after.err = err
+	}
+	w.db.ended[id] = after
+	w.write("finished", "INSERT", nil, &after)
+}
+
+// take is what a claim does to one row; it returns the fence.
+func (w *world) take(worker string, id int64) (fence int64) {
+	w.now += 2000
+	w.update(id, func(r *row) {
+		fence = max(r.Fence+1, w.dbNow().UnixMicro())
+		if w.clockFence {
+			fence = r.Fence + 1
+		}
+		if !w.claimCounts {
+			r.Attempts++
+		}
+		r.Status, r.Fence, r.Worker, r.Lease = "running", fence, worker, w.dbNow().Add(testLimits.Lease)
+	})
+	return fence
+}
+
+// claim has a worker claim one job and start its handler; it returns the fence.
+func (w *world) claim(proc string, id int64) (fence int64) {
+	fence = w.claimOnly(proc, id)
+	w.start(proc, id, fence)
+	return fence
+}
+
+func (w *world) claimOnly(proc string, id int64) (fence int64) {
+	e := history.Event{Op: history.Claim, Worker: "w:" + proc, Asked: 1}
+	e.Queue = w.db.live[id].queue
+	w.call(proc, e, func() (history.Phase, history.Event) {
+		w.begin()
+		fence = w.take("w:"+proc, id)
+		ret := e
+		ret.Refs = []history.Ref{{Job: id, Fence: fence, Attempt: w.db.live[id].Attempts}}
+		return history.OK, ret
+	})
+	return fence
+}
+
+func (w *world) start(proc string, id, fence int64) {
+	r := w.db.live[id]
+	w.event(proc, history.Event{Op: history.Start, Max: r.max, Ref: history.Ref{
+		Job: id, Fence: fence, Attempt: r.Attempts, Token: r.token, Queue: r.queue, Kind: r.kind,
+	}})
+	seen := "no row"
+	if slices.ContainsFunc(w.db.orders, func(o FinalOrder) bool { return o.Token == r.token }) {
+		seen = "row"
+	}
+	w.event(proc, history.Event{Op: history.Seen, Ref: history.Ref{Job: id, Fence: fence, Result: seen}})
+}
+
+func (w *world) stop(proc string, id, fence int64, verb string) {
+	w.event(proc, history.Event{Op: history.End, Ref: history.Ref{Job: id, Fence: fence, Verb: verb}})
+}
+
+// done ends a handler and stores its outcome.
+func (w *world) done(proc string, id, fence int64) { w.outcome(proc, id, fence, "done", 0) }
+
+func (w *world) outcome(proc string, id, fence int64, verb string, delay time.Duration) {
+	w.stop(proc, id, fence, verb)
+	w.finish(proc, id, fence, verb, delay)
+}
+
+func (w *world) finish(proc string, id, fence int64, verb string, delay time.Duration) {
+	w.finishAs(proc, id, fence, verb, delay, history.OK, true)
+}
+
+// finishAs is a call that returns as given and may or may not reach the server.
+func (w *world) finishAs(proc string, id, fence int64, verb string, delay time.Duration, phase history.Phase, reaches bool) {
+	ref := history.Ref{Job: id, Fence: fence, Verb: verb, Delay: int64(delay)}
+	w.call(proc, history.Event{Op: history.Finish, Refs: []history.Ref{ref}}, func() (history.Phase, history.Event) {
+		answer := ref
+		if reaches {
+			answer.Result = w.store(id, fence, verb, delay)
+		}
+		if phase != history.OK {
+			answer.Result = ""
+		}
+		return phase, history.Event{Refs: []history.Ref{answer}}
+	})
+}
+
+// store is what the database does with an outcome, and what it answers.
+func (w *world) store(id, fence int64, verb string, delay time.Duration) string {
+	w.begin()
+	r, live := w.db.live[id]
+	if live && r.Fence == fence && r.Status == "running" || live && w.finishFence {
+		switch {
+		case verb == "done" || verb == "dead" || verb == "cancelled":
+			w.end(id, verb, 0, "")
+		case (verb == "retry" || verb == "release") && r.Attempts >= r.max:
+			w.end(id, "dead", 0, "failed")
+		default:
+			w.update(id, func(r *row) { w.back(r, verb, delay) })
+		}
+		return "stored"
+	}
+	if e, ok := w.db.ended[id]; ok && e.Fence == fence {
+		return "stored"
+	} else if !ok && !live {
+		return "gone"
+	}
+	return "lost"
+}
+
+func (w *world) back(r *row, verb string, delay time.Duration) {
+	r.Status, r.Worker, r.Lease = "ready", "", time.Time{}
+	r.Fence++
+	switch verb {
+	case "retry":
+		r.RunAt, r.err = w.dbNow().Add(delay), "failed"
+	case "snooze":
+		r.RunAt, r.Attempts, r.Snoozes = w.dbNow().Add(delay), r.Attempts-1, r.Snoozes+1
+	case "return":
+		r.Attempts--
+	}
+}
+
+func (w *world) extend(proc string, id, fence int64) {
+	w.extendOf(proc, history.Event{Op: history.Extend, Refs: []history.Ref{{Job: id, Fence: fence}}}, id, fence)
+}
+
+func (w *world) extendOf(proc string, e history.Event, id, fence int64) {
+	w.call(proc, e, func() (history.Phase, history.Event) {
+		w.begin()
+		r, live := w.db.live[id]
+		ended, known := w.db.ended[id]
+		switch {
+		case live && r.Status == "running" && (r.Fence == fence || w.extendFence):
+			w.update(id, func(r *row) { r.Lease = w.dbNow().Add(testLimits.Lease) })
+			return history.OK, history.Event{}
+		case known && ended.Fence == fence:
+			return history.OK, history.Event{}
+		}
+		return history.OK, history.Event{Refs: []history.Ref{{Job: id, Fence: fence, Result: "taken"}}}
+	})
+}
+
+// complete is a handler's own transaction, with its effect.
+func (w *world) complete(proc string, id, fence int64) {
+	e := history.Event{Op: history.Complete, Ref: history.Ref{Job: id, Fence: fence}}
+	w.call(proc, e, func() (history.Phase, history.Event) {
+		w.begin()
+		r, live := w.db.live[id]
+		if live && r.Status == "running" && (r.Fence == fence || w.completeFence) {
+			w.end(id, "done", 0, "")
+			w.db.effects = append(w.db.effects, FinalEffect{r.token, id, fence})
+			return history.OK, e
+		}
+		return history.Refusal, e
+	})
+}
+
+// reap takes a job from its worker.
+func (w *world) reap(id int64) {
+	w.begin()
+	r := w.db.live[id]
+	why := fmt.Sprintf("lease of worker %s ran out in attempt %d of %d", r.Worker, r.Attempts, r.max)
+	if r.Attempts >= r.max {
+		w.end(id, "dead", 1, why+", the last one")
+		return
+	}
+	w.update(id, func(r *row) {
+		r.Status, r.Worker, r.Lease, r.err = "ready", "", time.Time{}, why
+		r.Fence++
+		r.RunAt = w.dbNow().Add(100 * time.Millisecond)
+	})
+}
+
+// replay has the zombie write.
+func (w *world) replay(id, fence int64, verb string) {
+	e := history.Event{Op: history.Replay, Ref: history.Ref{Job: id, Fence: fence, Verb: verb}}
+	w.call("zombie-1.1", e, func() (history.Phase, history.Event) {
+		e.Result = w.store(id, fence, verb, 0)
+		return history.OK, e
+	})
+}
+
+// operate has the operator do something to one job.
+func (w *world) operate(verb string, id int64) {
+	e := history.Event{Op: history.Operate, Ref: history.Ref{Verb: verb}, Refs: []history.Ref{{Job: id}}}
+	w.call("operator-1.1", e, func() (history.Phase, history.Event) {
+		w.begin()
+		e.Refs = []history.Ref{{Job: id, Result: w.operated(verb, id)}}
+		return history.OK, e
+	})
+}
+
+func (w *world) operated(verb string, id int64) string {
+	r, live := w.db.live[id]
+	ended, known := w.db.ended[id]
+	switch {
+	case verb == "cancel" && live:
+		w.end(id, "cancelled", 1, "cancelled by an operator")
+	case verb == "release" && live && r.Status == "running":
+		w.update(id, func(r *row) {
+			w.back(r, "release", 0)
+			r.max = max(r.max, r.Attempts+1)
+		})
+	case verb == "retry" && !live && known:
+		delete(w.db.ended, id)
+		after := ended
+		after.Status, after.Worker, after.RunAt = "ready", "", w.dbNow()
+		after.Fence++
+		after.max = max(after.max, after.Attempts+1)
+		w.db.live[id] = after
+		w.write("jobs", "INSERT", nil, &after)
+		w.write("finished", "DELETE", &ended, nil)
+	case verb == "delete" && live:
+		delete(w.db.live, id)
+		w.write("jobs", "DELETE", &r, nil)
+	case verb == "delete" && known:
+		delete(w.db.ended, id)
+		w.write("finished", "DELETE", &ended, nil)
+	default:
+		return "left"
+	}
+	return "done"
+}
+
+// crew starts two workers, and lets them settle.
+func (w *world) crew() {
+	for _, name := range []string{"worker-1.1", "worker-2.1"} {
+		w.process(name, script.Worker)
+		w.idle(name)
+	}
+	w.wait(5 * time.Second)
+}
+
+// idle is a claim that brings nothing.
+func (w *world) idle(proc string) {
+	e := history.Event{Op: history.Claim, Worker: "w:" + proc, Asked: 4, Ref: history.Ref{Queue: script.Main}}
+	w.call(proc, e, func() (history.Phase, history.Event) { return history.OK, e })
+}
+
+func (w *world) kill(proc string) {
+	w.harness(history.Kill, proc)
+	w.wait(20 * time.Millisecond)
+	w.event("harness", history.Event{Op: history.Exit, Target: proc, Error: "signal: killed"})
+}
+
+// save is a copy of the database, for a failover to go back to.
+func (w *world) save() (database, int) {
+	saved := w.db
+	saved.live, saved.ended = make(map[int64]row), make(map[int64]row)
+	for id, r := range w.db.live {
+		saved.live[id] = r
+	}
+	for id, r := range w.db.ended {
+		saved.ended[id] = r
+	}
+	saved.orders, saved.effects = slices.Clone(w.db.orders), slices.Clone(w.db.effects)
+	return saved, len(w.lines)
+}
+
+// failover goes back to what was saved.
+func (w *world) failover(saved database, lines int) {
+	w.lost = append(w.lost, w.lines[lines:]...)
+	w.lines, w.db = w.lines[:lines:lines], saved
+}
