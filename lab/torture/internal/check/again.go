@@ -21,6 +21,7 @@ func again(ix *index, f *finding) {
 				f.violated("an outcome was acknowledged, and never stored", ix.call(w.call, cl.id)...)
 			case out.at > w.ret.At+clockError:
 				f.violated("an outcome was acknowledged before it was stored", steps(ix.call(w.call, cl.id), ix.change(out))...)
+			case out.at < w.At-clockError: // a write with an old fence, which is another invariant
 			case !out.fits(w.verb):
 				f.violated("an outcome was acknowledged, and another one stored", steps(ix.call(w.call, cl.id), ix.change(out))...)
 			}

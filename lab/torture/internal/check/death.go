@@ -44,7 +44,7 @@ func deaths(ix *index, f *finding) {
 }
 
 func orphan(ix *index, f *finding, p *process, cl *claim) {
-	byLease := ix.Limits.Pooled || p.termed <= p.gone // a stop deletes the row that others look at
+	byLease := ix.pooled(p) || p.termed <= p.gone // a stop deletes the row that others look at
 	bound := noticed + time.Duration(ix.others(p))*eachMore
 	if byLease {
 		lease := cl.given.after.Lease
@@ -147,7 +147,7 @@ func (ix *index) quiet(dead *process, from int64, bound time.Duration) (int64, b
 // before.
 func (ix *index) restless(at int64, bound time.Duration) bool {
 	from, to := at-unrest.Nanoseconds(), at+bound.Nanoseconds()
-	if ix.troubled(rough, from, to) {
+	if ix.troubled(rough, from, to) || ix.troubled(late, from, to) {
 		return true
 	}
 	return slices.ContainsFunc(ix.crew, func(p *process) bool { return meets(p.cuts, from, to) })

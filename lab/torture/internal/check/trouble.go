@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
@@ -21,27 +22,27 @@ const (
 	rough
 )
 
-// troubles are those of the faults, by the beginnings of their names. What is
-// not here is rough: a fault that nobody has thought about excuses all that a
-// fault can.
-var troubles = []struct {
-	prefix string
-	trouble
-}{
-	{"none", calm},
-	{"kill", calm}, {"sigkill", calm}, {"death", calm}, {"exit", calm},
-	{"pause", calm}, {"freeze", calm}, {"sigstop", calm}, {"stop", calm}, {"term", calm}, {"drain", calm}, {"restart-worker", calm},
-	{"listener", calm}, {"clock", calm}, {"wrong-clock", calm}, {"zombie", calm}, {"operator", calm},
-	{"bells-doubled", calm}, {"bells-forged", calm}, {"bells-malformed", calm},
-	{"bells", deaf}, {"bell", deaf}, {"notify", deaf}, {"queue-full", deaf},
-	{"snapshot", late},
+// troubles are those of the faults, by name. What is done to single processes or
+// to their networks is written down of each of these, and is no trouble of the
+// others; but what hangs in such a network may hold rows.
+var troubles = map[string]trouble{
+	"kill": calm, "kill-claimed": calm, "kill-finishing": calm, "freeze": calm, "pause": calm, "clock": calm,
+	"bells-doubled": calm, "bells-forged": calm, "bells-malformed": calm,
+	"bells-lost": deaf, "bells-deaf": deaf, "bells-late": deaf, "notify-full": deaf, "pooler": deaf,
+	"terminate-listener": calm, "terminate-exchange": late, "terminate-keeper": late,
+	"reset": late, "reset-inside": late, "stall": late, "answer-lost": late, "latency": late, "slow-link": late,
+	"snapshot": late, "several": calm, // which have others inside
+	"kill-backend": rough, "crash-restart": rough, "fast-restart": rough, "read-only": rough,
+	"failover": rough, "role-swap": rough, "pool-exhausted": rough,
+	"ddl-lock": rough, "migration": rough, "disk-full-data": rough, "disk-full-wal": rough,
 }
 
+// troubleOf takes the name of a fault, or of one inside of another, as in
+// several/kill. One that nobody has thought about is rough: it excuses all that
+// a fault can.
 func troubleOf(fault string) trouble {
-	for _, t := range troubles {
-		if strings.HasPrefix(fault, t.prefix) {
-			return t.trouble
-		}
+	if t, known := troubles[fault[strings.LastIndexByte(fault, '/')+1:]]; known {
+		return t
 	}
 	return rough
 }
@@ -51,6 +52,14 @@ type fault struct {
 	span
 	name string
 	trouble
+}
+
+// pooled says that the process may have worked behind a pooler, where nobody
+// sees its death but by its leases.
+func (ix *index) pooled(p *process) bool {
+	return ix.Limits.Pooled || slices.ContainsFunc(ix.faults, func(f fault) bool {
+		return strings.HasSuffix(f.name, "pooler") && f.meets(p.born, p.gone)
+	})
 }
 
 func faults(calls []*call) (all []fault) {
