@@ -64,7 +64,7 @@ func TestFigures(t *testing.T) {
 	froze := frozen("frozen", 11*sec)
 	froze.Until = 25 * sec
 	taken := []change{
-		claimed(10, "frozen", 1, 1), extended(10, "frozen", 1, 1),
+		claimed(10, "frozen", 1, 1), extended(11, "frozen", 1, 1),
 		rescued(20, "other", 1, 1), claimed(21, "third", 1, 2),
 	}
 	twice := []execution{ran(1, 1, "frozen", 10, 25), ran(1, 2, "third", 21, 30)}
@@ -102,6 +102,14 @@ func TestFigures(t *testing.T) {
 				Runs: []execution{ran(1, 1, "frozen", 10, 25)},
 			},
 			figures{Held: 1, Recovered: 1, Median: 15, Max: 15},
+		},
+		"what ran before the fault is no recovery": {
+			record{
+				Faults:  []fault{killed("dead", 10*sec)},
+				Changes: []change{claimed(1, "other", 1, 1), failed(2, "other", 1, 1), claimed(9, "dead", 1, 2)},
+				Runs:    []execution{ran(1, 1, "other", 1, 2), ran(1, 2, "dead", 9, 0)},
+			},
+			figures{Held: 1},
 		},
 		"one of two acknowledged jobs is lost, and one is there that nobody knows of": {
 			record{Acked: []string{"x", "y"}, Ended: map[string]bool{"x": false, "z": true}},

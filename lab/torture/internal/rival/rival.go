@@ -49,7 +49,7 @@ type Row struct {
 }
 
 // Run measures both queues in all scenarios, one after the other, each queue on
-// a server of its own. It takes about seven minutes.
+// a server of its own. It takes about five minutes.
 func Run(ctx context.Context, o Options) ([]Row, error) {
 	rows, err := run(ctx, o)
 	if err != nil {

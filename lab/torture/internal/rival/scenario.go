@@ -150,7 +150,7 @@ func terminate(ctx context.Context, t *trial) error {
 	if err := t.until(ctx, t.timing.Once); err != nil {
 		return err
 	}
-	m, err := t.follower(ctx, "connections ended of")
+	m, err := t.follower(ctx, "all connections ended of")
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_
 	}
 	f.Until = history.Now()
 	t.faults = append(t.faults, f)
-	t.notef("%d connections in %v", total, t.timing.Storm)
+	t.notef("%d connections ended, twice a second for %v", total, t.timing.Storm)
 	return nil
 }
 

@@ -13,10 +13,15 @@ import (
 var footnotes = []string{
 	"Seconds are counted from the moment when nobody worked on a job (its process was killed or stopped, its handler returned, " +
 		"the server was back) until it started again or its outcome was stored.",
-	"River: stuck jobs are looked for by one process, the leader, every 30 s and when it is elected; a rescued job waits for the " +
-		"pause of a failed attempt (1 s) and for the leader's look at retries, every 5 s. None of the intervals has a public option. " +
-		"A leader that is killed is replaced when its term of 15 s is over.",
-	"River: a rescue shorter than the jobs, which its validation would let through, would run healthy jobs twice; its documentation advises against it.",
+	"River: stuck jobs are looked for by one process, the leader, every 30 s and when it is elected; a rescued job then waits for the " +
+		"pause of a failed attempt (1 s) and for the leader's look at retries, every 5 s. There is no public option for these intervals. " +
+		"The notes say how long after an election each fault came; over all such times the mean would be 15 s for the one look, " +
+		"after the rescue is due, and 3 to 4 s for the other.",
+	"River: a leader that is killed is replaced when its term is over (15 s, renewed every 5 s) and another bids (every 5 to 6 s). " +
+		"The new one looks for stuck jobs at once.",
+	"River: a rescue shorter than the jobs would pass its validation and run healthy jobs twice; its documentation advises against it.",
+	"River stores an outcome if the job is running, by whoever: a late one is accepted while another attempt runs, and dropped otherwise. " +
+		"It stores them in batches, so an outcome can be late although its handler was not.",
 	"Doubled counts a handler in a frozen process as running: under SIGSTOP no queue can help it.",
 }
 
