@@ -19,8 +19,9 @@ const (
 	// mostOpen is how many transactions a producer has open at once. What is due
 	// while there are so many is not begun: it is missed, and never made up for.
 	mostOpen = 64
-	// stale is what is due for longer: it is missed too, as is what was due
-	// before the process was there.
+	// stale is what is due for longer, as after a pause of the process: it is
+	// missed too. What was due before the process was there is not its own: a
+	// former life may have done it.
 	stale = time.Second
 	// farewell is how long what is open may take after the end of the load.
 	farewell = 5 * time.Second
@@ -61,9 +62,9 @@ func produce(ctx context.Context, m member) error {
 
 // load runs the schedule until ctx is done, and waits for what is open.
 func (p *producer) load(ctx context.Context, schedule *schedule) {
-	start := p.Start
+	start, born := p.Start, history.Now()
 	if start == 0 {
-		start = history.Now()
+		start = born
 	}
 	open := make(chan struct{}, mostOpen)
 	var group sync.WaitGroup
@@ -75,9 +76,12 @@ func (p *producer) load(ctx context.Context, schedule *schedule) {
 
 	for {
 		t := schedule.next()
-		wait := time.Duration(start + int64(t.at) - history.Now())
+		due := start + int64(t.at)
+		wait := time.Duration(due - history.Now())
 		if wait < -stale {
-			p.miss(t, "too late")
+			if due >= born {
+				p.miss(t, "too late")
+			}
 			continue
 		}
 		if rest(ctx, max(wait, 0)) != nil {

@@ -39,9 +39,9 @@ type memory struct {
 	round     int       // how often it was replayed
 	ended     time.Time // when it was seen to have ended under its own fence
 
-	// stale says that the job has been seen under a larger fence over this
-	// connection. Another one may lead to another server, which has taken over
-	// and never got the newer fences: there the claim may be valid again.
+	// stale says that the job has been seen under a larger fence by this server.
+	// Another one may have taken over and never got the newer fences: there the
+	// claim may be valid again.
 	stale bool
 	// overwritten is the same of the business row.
 	overwritten bool
@@ -57,6 +57,7 @@ type zombie struct {
 	table    *claim.Table
 	rng      *rand.Rand
 	conn     *pgx.Conn
+	server   time.Time // when it was started, which tells it from any other
 	memories []*memory
 	known    map[claim.Lease]bool
 }
@@ -77,7 +78,6 @@ func haunt(ctx context.Context, m member) error {
 	config.DefaultQueryExecMode = unnamed
 	for ctx.Err() == nil {
 		if z.conn, err = pgx.ConnectConfig(ctx, config); err == nil {
-			z.rise()
 			err = z.roam(ctx)
 			hangUp(z.conn)
 		}
@@ -92,13 +92,6 @@ func hangUp(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx) // there is nothing left to do about it
-}
-
-// rise forgets what the last connection has proved.
-func (z *zombie) rise() {
-	for _, m := range z.memories {
-		m.stale, m.overwritten = false, false
-	}
 }
 
 // roam samples and replays until the connection breaks or ctx is done.
@@ -210,14 +203,17 @@ func (z *zombie) look(ctx context.Context, memories []*memory) error {
 SELECT o.n, coalesce(greatest((SELECT max(j.fence) FROM fencepost.jobs AS j WHERE j.id = o.id),
                               (SELECT max(f.fence) FROM fencepost.finished AS f WHERE f.id = o.id)), 0),
        coalesce((SELECT r.fence FROM shop.orders AS r WHERE r.token = o.token), 0),
-       NOT EXISTS (SELECT FROM fencepost.jobs AS j WHERE j.id = o.id)
+       NOT EXISTS (SELECT FROM fencepost.jobs AS j WHERE j.id = o.id),
+       pg_postmaster_start_time()
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS o (id, token, n)`, ids, names)
 	if err != nil {
 		return err
 	}
 	var n, fence, row int64
 	var over bool
-	_, err = pgx.ForEachRow(rows, []any{&n, &fence, &row, &over}, func() error {
+	var server time.Time
+	_, err = pgx.ForEachRow(rows, []any{&n, &fence, &row, &over, &server}, func() error {
+		z.at(server)
 		m := memories[n-1]
 		if over && m.ended.IsZero() {
 			m.ended = time.Now()
@@ -227,4 +223,15 @@ FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS o (id, token, n)`, ids,
 		return nil
 	})
 	return err
+}
+
+// at forgets what another server has proved.
+func (z *zombie) at(server time.Time) {
+	if server.Equal(z.server) {
+		return
+	}
+	z.server = server
+	for _, m := range z.memories {
+		m.stale, m.overwritten = false, false
+	}
 }
