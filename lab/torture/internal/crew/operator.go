@@ -48,7 +48,7 @@ const (
 var (
 	operatorVerbs = map[string]operatorVerb{
 		"retry":   {(*fencepost.Client).Retry, ended},
-		"cancel":  {(*fencepost.Client).Cancel, live},
+		"cancel":  {(*fencepost.Client).Cancel, `(` + running + `) UNION ALL (` + live + `)`},
 		"release": {(*fencepost.Client).Release, running},
 		"delete":  {(*fencepost.Client).Delete, `(` + ended + `) UNION ALL (` + live + `)`},
 	}
