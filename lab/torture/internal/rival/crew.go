@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"syscall"
-	"time"
 )
 
 // program is the worker process: lab/torture/rival.
@@ -39,10 +37,9 @@ type crew struct {
 
 // member is one process.
 type member struct {
-	name  string
-	os    *os.Process
-	input io.Closer
-	done  chan struct{} // closed when it has ended and was waited for
+	name string
+	os   *os.Process
+	done chan struct{} // closed when it has ended and was waited for
 }
 
 // hire starts one more process.
@@ -75,7 +72,7 @@ func spawn(path string, job assignment) (*member, error) {
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	m := &member{name: job.Name, input: input, done: make(chan struct{})}
+	m := &member{name: job.Name, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		// Where the kernel tells a child of its parent's death, it means the
@@ -137,28 +134,13 @@ func (c *crew) gone() (names []string) {
 	return names
 }
 
-// close lets all end cleanly, and after the given time in any way. It waits for
-// them.
-func (c *crew) close(patience time.Duration) error {
-	for _, m := range c.members {
-		_ = m.input.Close() // it may have ended
-	}
-	timeout := time.After(patience)
+// close ends all, and waits for them. A clean stop would only take time: the
+// record is closed by then.
+func (c *crew) close() error {
 	var errs []error
 	for _, m := range c.members {
-		select {
-		case <-m.done:
-		case <-timeout:
-			timeout = closed // for the others too
-			errs = append(errs, m.kill())
-		}
+		errs = append(errs, m.kill())
 	}
 	c.members = nil
 	return errors.Join(errs...)
 }
-
-var closed = func() <-chan time.Time {
-	c := make(chan time.Time)
-	close(c)
-	return c
-}()

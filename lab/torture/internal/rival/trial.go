@@ -97,7 +97,7 @@ func (s setting) try(ctx context.Context, i int, sc scenario) (row Row, err erro
 		return row, err
 	}
 	defer t.pool.Close()
-	defer func() { err = errors.Join(err, t.crew.close(2*timeout)) }()
+	defer func() { err = errors.Join(err, t.crew.close()) }()
 	r, err := t.run(ctx, sc)
 	if err != nil {
 		return row, err
