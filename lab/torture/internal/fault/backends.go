@@ -42,7 +42,7 @@ func terminate(role string) Fault {
 func killBackend(ctx context.Context, a *act) error {
 	ctx, cancel := mending(ctx)
 	defer cancel()
-	watch, err := pgx.Connect(ctx, a.Primary().URL("postgres"))
+	watch, err := a.connect(ctx, "")
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func fate(ctx context.Context, a *act, f func(channel, payload string) filter.Fa
 // ring notifies from a session that is nobody's.
 func ring(ctx context.Context, a *act, every time.Duration, payload func(*rand.Rand, []string) string) error {
 	var workers []string
-	rows, err := a.Admin().Query(ctx, "SELECT id FROM fencepost.workers")
+	rows, err := a.Admin().Query(ctx, "SELECT worker_id FROM fencepost.workers")
 	if err == nil {
 		workers, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	}
@@ -127,7 +127,7 @@ func malformed(r *rand.Rand, _ []string) string {
 func notifyFull(ctx context.Context, a *act) error {
 	mend, cancel := mending(ctx)
 	defer cancel()
-	slow, err := pgx.Connect(mend, a.Primary().URL(stage.Database))
+	slow, err := a.connect(mend, "")
 	if err != nil {
 		return err
 	}

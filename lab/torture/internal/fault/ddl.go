@@ -92,9 +92,26 @@ func patiently(ctx context.Context, conn *pgx.Conn, sql string) error {
 func (a *act) session(ctx context.Context, do func(ctx, mend context.Context, conn *pgx.Conn) error) error {
 	mend, cancel := mending(ctx)
 	defer cancel()
-	conn, err := pgx.Connect(mend, a.Primary().URL(stage.Database))
+	conn, err := a.connect(mend, "")
 	if err != nil {
 		return err
 	}
 	return errors.Join(do(ctx, mend, conn), conn.Close(mend))
+}
+
+// sessionName is the application_name of the sessions of faults.
+const sessionName = "torture fault"
+
+// connect makes a session of a role, directly on the primary; "": of the
+// superuser.
+func (a *act) connect(ctx context.Context, role string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(a.Primary().URL(stage.Database))
+	if err != nil {
+		return nil, err
+	}
+	if role != "" {
+		config.User = role
+	}
+	config.RuntimeParams["application_name"] = sessionName
+	return pgx.ConnectConfig(ctx, config)
 }

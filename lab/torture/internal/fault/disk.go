@@ -59,7 +59,7 @@ func dataFull(ctx context.Context, a *act) error {
 		}
 		u.later(func() error { return run("DROP TABLESPACE torture") })
 		var oid, size int64
-		err = conn.QueryRow(mend, "SELECT oid, pg_table_size('fencepost.jobs') FROM pg_tablespace WHERE spcname = 'torture'").Scan(&oid, &size)
+		err = conn.QueryRow(mend, "SELECT oid::bigint, pg_table_size('fencepost.jobs') FROM pg_tablespace WHERE spcname = 'torture'").Scan(&oid, &size)
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func dataFull(ctx context.Context, a *act) error {
 			return err
 		}
 		// Incompressible, so that it needs more than one page.
-		_, err = conn.Exec(mend, "INSERT INTO witness.torture SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 1000), generate_series(1, 20)")
+		_, err = conn.Exec(mend, "INSERT INTO witness.torture SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 20000)")
 		if !isCode(err, "53100") { // disk_full
 			return fmt.Errorf("the disk is not full: %v", err)
 		}
@@ -145,15 +145,19 @@ func walFull(ctx context.Context, a *act) error {
 // usedUp makes the server go to the next file of the WAL until it has none any
 // more, and dies.
 func usedUp(ctx context.Context, a *act) error {
-	conn, err := pgx.Connect(ctx, a.Primary().URL(stage.Database))
+	conn, err := a.connect(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
 		_, err := conn.Exec(ctx, "SELECT pg_logical_emit_message(false, 'torture', 'x'), pg_switch_wal()")
-		if err != nil {
-			return nil // it has died, or ends this session because of that
+		switch {
+		case err == nil:
+		case ignoreLost(err) == nil || isCode(err, "53100"): // disk_full, in its last words
+			return nil
+		default:
+			return err
 		}
 	}
 	return errors.New("the disk with the WAL is not full")

@@ -3,7 +3,6 @@ package fault
 import (
 	"context"
 	"errors"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -66,6 +65,9 @@ func another(p *stage.Process, next stage.Next) error {
 	return errors.Join(p.Term(stopPatience), p.Again(next))
 }
 
+// takeTime bounds how long it takes to have all connections.
+const takeTime = 20 * time.Second
+
 // exhaust takes every connection that there is, but for those that are kept for
 // superusers, and ends those of handlers' pools to take them too.
 func exhaust(ctx context.Context, a *act) error {
@@ -75,15 +77,11 @@ func exhaust(ctx context.Context, a *act) error {
 	if err := a.set(mend, "DROP ROLE IF EXISTS "+role, "CREATE ROLE "+role+" LOGIN"); err != nil {
 		return err
 	}
-	u, err := url.Parse(a.Primary().URL(stage.Database))
-	if err != nil {
-		return err
-	}
-	u.User = url.User(role)
 	var idle []*pgx.Conn
 	taken := false
-	for end := time.Now().Add(a.length); time.Now().Before(end) && ctx.Err() == nil; {
-		conn, err := pgx.Connect(ctx, u.String())
+	// To take them needs some seconds; the length is that of having them.
+	for end := time.Now().Add(takeTime); time.Now().Before(end) && ctx.Err() == nil; {
+		conn, err := a.connect(ctx, role)
 		if err == nil {
 			idle = append(idle, conn)
 			continue
@@ -96,7 +94,7 @@ func exhaust(ctx context.Context, a *act) error {
 			continue
 		}
 		if !taken {
-			taken = true
+			taken, end = true, time.Now().Add(a.length)
 			a.Logf("%d idle sessions have taken all connections", len(idle))
 		}
 		_, err = a.Admin().Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -122,7 +120,7 @@ func exhaust(ctx context.Context, a *act) error {
 func snapshot(ctx context.Context, a *act) error {
 	mend, cancel := mending(ctx)
 	defer cancel()
-	conn, err := pgx.Connect(mend, a.Primary().URL(stage.Database))
+	conn, err := a.connect(mend, "")
 	if err != nil {
 		return err
 	}
