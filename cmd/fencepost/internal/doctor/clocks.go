@@ -53,7 +53,7 @@ func judgeClock(ahead, doubt, tolerance time.Duration) Finding {
 // running jobs whose leases end last, and the newest ids and the longest kept
 // among live and ended jobs. It misses a job with an old id that was claimed
 // late and ended before 1000 others with newer ones. One at the end of the range
-// comes from no clock; see due.
+// comes from no clock; see demand.
 const sqlNewestFence = `
 SELECT coalesce(max(f.fence), 0), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM (

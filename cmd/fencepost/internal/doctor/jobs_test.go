@@ -63,7 +63,7 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 		ANALYZE {{schema}}.jobs, {{schema}}.finished`)
 	whole := regexp.MustCompile(`Seq Scan on (jobs|finished)\b|Sort Key: [a-z]\.(id|lease_until|keep_until|finished_at|queue|run_at)\b`)
 	for name, sql := range map[string]string{
-		"fences": sqlNewestFence, "workers": sqlWorkers, "due": sqlDue, "strangers": sqlStrangers, "expired": sqlExpired,
+		"fences": sqlNewestFence, "workers": sqlWorkers, "demand": sqlDemand, "strangers": sqlStrangers, "expired": sqlExpired,
 		"attempts": strings.ReplaceAll(sqlAttempts, "$1::bigint", "10000"), "dead jobs": strings.ReplaceAll(sqlDeadJobs, "$1::bigint", "10000"),
 	} {
 		rows, err := w.conn.Query(w.ctx, filled("EXPLAIN "+sql))

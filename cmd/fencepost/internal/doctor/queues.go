@@ -79,38 +79,50 @@ func workers(ctx context.Context, e *exam) ([]Finding, error) {
 	return []Finding{ok(f, "%s", message)}, nil
 }
 
-// sqlDue walks the names of queues with ready jobs through the index of ready
-// jobs, from one to the next, and looks at up to 100 due jobs of each priority:
-// at most 1000 queues, and no table is read as a whole.
-const sqlDue = `
+const sqlPriorities = `(VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)`
+
+// sqlDemand walks the names of queues with ready jobs through the index of ready
+// jobs, from one to the next, and looks at up to 100 due jobs of each priority
+// and the first one that is due later: at most 1000 queues, and no table is read
+// as a whole.
+const sqlDemand = `
 WITH RECURSIVE names (queue) AS (
     (SELECT j.queue FROM {{schema}}.jobs AS j WHERE j.status = 'ready' ORDER BY j.queue LIMIT 1)
     UNION ALL
     SELECT (SELECT j.queue FROM {{schema}}.jobs AS j WHERE j.status = 'ready' AND j.queue > n.queue ORDER BY j.queue LIMIT 1)
     FROM names AS n WHERE n.queue IS NOT NULL
 )
-SELECT q.queue, d.n, d.age, d.kinds, d.spent, extract(epoch FROM clock_timestamp() - s.paused_at)::float8
+SELECT q.queue, d.n, d.age, d.kinds, d.spent, extract(epoch FROM l.run_at - clock_timestamp())::float8,
+       extract(epoch FROM clock_timestamp() - s.paused_at)::float8
 FROM (SELECT n.queue FROM names AS n WHERE n.queue IS NOT NULL LIMIT 1000) AS q
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE NOT x.spent) AS n,
            coalesce(extract(epoch FROM clock_timestamp() - min(x.run_at) FILTER (WHERE NOT x.spent)), 0)::float8 AS age,
            array_agg(DISTINCT x.kind) FILTER (WHERE NOT x.spent) AS kinds,
            coalesce((array_agg(x.id::text ORDER BY x.id) FILTER (WHERE x.spent))[1:5], '{}') AS spent
-    FROM (VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)
+    FROM ` + sqlPriorities + `
     CROSS JOIN LATERAL (
         SELECT j.id, j.run_at, j.kind, j.fence >= 4611686018427387902 AS spent FROM {{schema}}.jobs AS j
         WHERE j.queue = q.queue AND j.priority = p.priority AND j.status = 'ready' AND j.run_at <= (SELECT clock_timestamp())
         ORDER BY j.run_at, j.id LIMIT 100) AS x
 ) AS d
-LEFT JOIN {{schema}}.queues AS s ON s.name = q.queue
-WHERE d.n > 0 OR d.spent <> '{}'`
+CROSS JOIN LATERAL (
+    SELECT min(x.run_at) AS run_at
+    FROM ` + sqlPriorities + `
+    CROSS JOIN LATERAL (
+        SELECT j.run_at FROM {{schema}}.jobs AS j
+        WHERE j.queue = q.queue AND j.priority = p.priority AND j.status = 'ready' AND j.run_at > (SELECT clock_timestamp())
+        ORDER BY j.run_at, j.id LIMIT 1) AS x
+) AS l
+LEFT JOIN {{schema}}.queues AS s ON s.name = q.queue`
 
-type due struct {
+type demand struct {
 	Queue  string
 	Jobs   int64
 	Age    float64  // of the oldest
 	Kinds  []string // of those looked at
 	Spent  []string // ids, at most 5, of jobs that nobody takes; not among Jobs
+	Next   *float64 // until the first is due of those that are due later; nil: there are none
 	Paused *float64 // for how long; nil: it is not
 }
 
@@ -123,7 +135,7 @@ FROM (SELECT j.queue, j.worker_id FROM {{schema}}.jobs AS j
       ORDER BY j.lease_until DESC LIMIT 1000) AS r
 WHERE NOT EXISTS (SELECT FROM {{schema}}.workers AS w WHERE w.worker_id = r.worker_id)`
 
-// queues with due jobs: does somebody work them, and how long do they wait?
+// queues with jobs: does somebody work them, and how long do they wait?
 func queues(ctx context.Context, e *exam) ([]Finding, error) {
 	staff, err := ask[worker](ctx, e, sqlWorkers)
 	if err != nil {
@@ -133,20 +145,20 @@ func queues(ctx context.Context, e *exam) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := ask[due](ctx, e, sqlDue)
+	rows, err := ask[demand](ctx, e, sqlDemand)
 	if err != nil {
 		return nil, err
 	}
 	var list []Finding
-	oldest := 0.0
+	waiting, oldest := 0, 0.0
 	for _, d := range rows {
+		if d.Jobs > 0 {
+			waiting++
+			oldest = max(oldest, d.Age)
+		}
 		if len(d.Spent) > 0 {
 			list = append(list, d.judgeSpent())
 		}
-		if d.Jobs == 0 {
-			continue
-		}
-		oldest = max(oldest, d.Age)
 		known := slices.ContainsFunc(strangers, func(s struct{ Queue string }) bool { return s.Queue == d.Queue })
 		if f := d.judge(staff, known); f.Verdict != OK {
 			list = append(list, f)
@@ -159,25 +171,25 @@ func queues(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 	switch {
 	case len(list) > 0:
-	case len(rows) == 0:
+	case waiting == 0:
 		list = append(list, ok(nil, "no job is due"))
 	default:
-		list = append(list, ok(figures{"queues": len(rows), "oldest_seconds": oldest}, "with due jobs: %d, the oldest due for %s", len(rows), span(oldest)))
+		list = append(list, ok(figures{"queues": waiting, "oldest_seconds": oldest}, "with due jobs: %d, the oldest due for %s", waiting, span(oldest)))
 	}
 	return list, nil
 }
 
 // judgeSpent names jobs whose fence, which somebody gave them by hand, is at the
 // end of its range: no claim of them could be told from the next.
-func (d due) judgeSpent() Finding {
+func (d demand) judgeSpent() Finding {
 	return but(Fail, figures{"queue": d.Queue, "spent": d.Spent},
 		fmt.Sprintf("queue %s: no worker takes job %s, inserted with a fence that leaves none for a claim", d.Queue, strings.Join(d.Spent, ", ")),
 		"fencepost cancel "+strings.Join(d.Spent, " ")+", and enqueue it again without a fence of its own")
 }
 
-// judge says what is wrong with a queue that has due jobs. A stranger works it
-// and has no row.
-func (d due) judge(staff []worker, stranger bool) Finding {
+// judge says what is wrong with a queue that has jobs, due or not. A stranger
+// works it and has no row.
+func (d demand) judge(staff []worker, stranger bool) Finding {
 	var alive []worker
 	untold := 0
 	for _, w := range staff {
@@ -187,6 +199,14 @@ func (d due) judge(staff []worker, stranger bool) Finding {
 				untold++
 			}
 		}
+	}
+	hire := "start a worker for it: fencepost work --exec COMMAND --queue " + word(d.Queue) + ", or a service with it in Config.Queues"
+	if d.Jobs == 0 {
+		if d.Next == nil || d.Paused != nil || len(alive) > 0 || stranger {
+			return Finding{Verdict: OK}
+		}
+		return but(Warn, figures{"queue": d.Queue, "next_seconds": *d.Next},
+			fmt.Sprintf("queue %s: the next job is due in %s, and no live worker serves it", d.Queue, span(*d.Next)), hire)
 	}
 	var idle []string // kinds that nobody can run
 	for _, kind := range d.Kinds {
@@ -209,7 +229,7 @@ func (d due) judge(staff []worker, stranger bool) Finding {
 		f["paused_seconds"] = *d.Paused
 		return but(Warn, f, fmt.Sprintf("%s, and it has been paused for %s", waits, span(*d.Paused)), "fencepost queue resume "+word(d.Queue))
 	case len(alive) == 0 && !stranger:
-		return but(verdict, f, waits+", and no live worker serves it", "start a worker for it: fencepost work --exec COMMAND --queue "+word(d.Queue)+", or a service with it in Config.Queues")
+		return but(verdict, f, waits+", and no live worker serves it", hire)
 	case len(idle) > 0 && !stranger:
 		f["kinds"] = idle
 		return but(verdict, f, fmt.Sprintf("%s, and no live worker has a handler for kind %s", waits, strings.Join(idle, ", ")),

@@ -42,7 +42,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-func TestQueuesWithDueJobs(t *testing.T) {
+func TestQueuesWithJobs(t *testing.T) {
 	t.Parallel()
 	const old = "INSERT INTO {{schema}}.jobs (queue, kind, run_at) VALUES ('a:b', 'mail', clock_timestamp() - interval '2 minutes');"
 	const young = "INSERT INTO {{schema}}.jobs (queue, kind) VALUES ('a:b', 'mail');"
@@ -54,7 +54,9 @@ func TestQueuesWithDueJobs(t *testing.T) {
 		unsaid string
 	}{
 		"none":                     {"", nil, OK, []string{"no job is due"}, ""},
-		"scheduled":                {"INSERT INTO {{schema}}.jobs (kind, run_at) VALUES ('mail', clock_timestamp() + interval '1 hour')", nil, OK, []string{"no job is due"}, ""},
+		"scheduled":                {"INSERT INTO {{schema}}.jobs (kind, run_at) VALUES ('mail', clock_timestamp() + interval '1 hour')", nil, Warn, []string{"queue default: the next job is due in 1h", "no live worker serves it", "--queue default,"}, ""},
+		"scheduled, somebody":      {"INSERT INTO {{schema}}.jobs (queue, kind, run_at) VALUES ('a:b', 'mail', clock_timestamp() + interval '1 hour')", []string{`{"a:b": 1}`, "NULL"}, OK, []string{"no job is due"}, ""},
+		"scheduled, paused":        {"INSERT INTO {{schema}}.jobs (kind, run_at) VALUES ('mail', clock_timestamp() + interval '1 hour'); INSERT INTO {{schema}}.queues (name, paused_at) VALUES ('default', now())", nil, OK, []string{"no job is due"}, ""},
 		"young, nobody":            {young, nil, Warn, []string{"queue a:b: 1 due", "no live worker serves it", "fencepost work --exec COMMAND --queue a:b,"}, ""},
 		"old, nobody":              {old, nil, Fail, []string{"queue a:b: 1 due, the oldest for 2m", "no live worker serves it"}, ""},
 		"old, others":              {old, []string{`{"default": 1}`, "NULL"}, Fail, []string{"no live worker serves it"}, ""},
@@ -91,7 +93,7 @@ func TestQueuesWithDueJobs(t *testing.T) {
 func TestNamesInRemediesAreWordsOfAShell(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a:b", "", "two words", "$(touch x)", "it's; rm -rf /", "--all", "a\nb"} {
-		for _, d := range []due{{Queue: name}, {Queue: name, Age: 90}, {Queue: name, Paused: new(float64)}} {
+		for _, d := range []demand{{Queue: name, Jobs: 1}, {Queue: name, Jobs: 1, Age: 90}, {Queue: name, Jobs: 1, Paused: new(float64)}, {Queue: name, Next: new(float64)}} {
 			remedy := d.judge(nil, d.Age > 0).Remedy
 			_, command, _ := strings.Cut(remedy, "fencepost ")
 			command, _, _ = strings.Cut(command, ", or a service")
