@@ -151,9 +151,9 @@ func TestFailoverToAStandbyThatLacksTheLastCommits(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	dsn := both(t, primary, standby)
+	dsn := pgtest.As(t, both(t, primary, standby), workerRole)
 	l := newLedger(t)
-	refused := make(chan int64, 10)
+	refused := make(chan int64, 100)
 	release := make(chan struct{})
 	began := make(chan int64, 10)
 	config := fencepost.Config{Lease: 2 * time.Second, PollInterval: time.Second}
@@ -171,7 +171,7 @@ func TestFailoverToAStandbyThatLacksTheLastCommits(t *testing.T) {
 	})
 	work(t, client)
 	// The standby first: whoever takes what answers is on the wrong server.
-	_, _ = l.serve("two", both(t, standby, primary)+"&target_session_attrs=read-write", fencepost.Config{Lease: 2 * time.Second, PollInterval: time.Second})
+	_, _ = l.serve("two", pgtest.As(t, both(t, standby, primary), workerRole)+"&target_session_attrs=read-write", fencepost.Config{Lease: 2 * time.Second, PollInterval: time.Second})
 
 	l.send(client, 100, 120)
 	eventually(t, "the jobs before have run", func() bool { return l.has(100, 120) })
@@ -210,8 +210,9 @@ func TestFailoverToAStandbyThatLacksTheLastCommits(t *testing.T) {
 		t.Errorf("%d jobs have the id %d of a lost one, want 1", n, stubborn)
 	}
 	close(release)
-	if id := receive(t, refused, "the outcome of the lost claim is refused"); id != stubborn {
-		t.Errorf("the outcome of job %d was refused, want %d", id, stubborn)
+	// Others may be refused as well, of claims that were lost before their
+	// outcomes were stored.
+	for receive(t, refused, "the outcome of the lost claim is refused") != stubborn {
 	}
 }
 
@@ -269,7 +270,7 @@ func TestServersWithACommonPastGiveNoFenceTwice(t *testing.T) {
 		if n := count(t, pool, "SELECT count(*) FROM fencepost.jobs WHERE status = 'ready'"); n != 10 {
 			t.Errorf("%s has %d jobs that wait, want 10", s.name, n)
 		}
-		client, stop := l.serve(s.name, s.server.URL("postgres"), config)
+		client, stop := l.serve(s.name, pgtest.As(t, s.server.URL("postgres"), workerRole), config)
 		l.send(client, from, from+20)
 		eventually(t, "the jobs of "+s.name+" have run", func() bool {
 			return l.has(from, from+20) && count(t, pool, "SELECT count(*) FROM fencepost.jobs") == 0
@@ -303,7 +304,7 @@ func TestServersWithACommonPastGiveNoFenceTwice(t *testing.T) {
 		}
 	}
 	script(t, target, "SELECT setval(pg_get_serial_sequence('fencepost.jobs', 'id'), (SELECT max(id) FROM fencepost.all_jobs))")
-	client, _ := l.serve("elsewhere", elsewhere.URL("postgres"), config)
+	client, _ := l.serve("elsewhere", pgtest.As(t, elsewhere.URL("postgres"), workerRole), config)
 	l.send(client, 9500, 9520)
 	eventually(t, "the restored jobs and new ones have run", func() bool { return l.has(9000, 9010) && l.has(9500, 9520) })
 }
@@ -319,7 +320,7 @@ func TestReadOnlyServerIsLeft(t *testing.T) {
 	}
 	var log logged
 	config, states := hearing(fencepost.Config{PollInterval: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	client := newClient(t, super(t, server), config)
+	client := newClient(t, pgtest.Pool(t, pgtest.As(t, server.URL("postgres"), workerRole)), config)
 	ran := echo(client)
 	work(t, client)
 	await(t, states, true)
