@@ -17,17 +17,8 @@ import (
 func TestAForgedBellCostsAtMostOneClaim(t *testing.T) {
 	t.Parallel()
 	dsn, direct := database(t)
-	pc, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := make(statements, 10_000)
-	pc.ConnConfig.Tracer = seen
-	pool, err := pgxpool.NewWithConfig(t.Context(), pc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := traced(t, dsn, seen)
 	config, states := hearing(fencepost.Config{PollInterval: never, Queues: map[string]fencepost.Queue{"default": {}, "mark": {}}})
 	client, producer := newClient(t, pool, config), newClient(t, direct, fencepost.Config{})
 	ran := echo(client)
@@ -94,5 +85,69 @@ func TestAForgedBellCostsAtMostOneClaim(t *testing.T) {
 	}
 	if n := claimed(); n > 1 {
 		t.Errorf("a bell for a time that comes costs %d claims", n)
+	}
+}
+
+// A recall that nobody meant, to a worker with a job in hand: it costs at most
+// one look at its leases, and changes nothing about the job.
+func TestAForgedRecallCostsAtMostOneCheck(t *testing.T) {
+	t.Parallel()
+	dsn, direct := database(t)
+	seen := make(statements, 10_000)
+	config, states := hearing(fencepost.Config{PollInterval: never, Lease: time.Hour, Queues: map[string]fencepost.Queue{"default": {}, "mark": {}}})
+	client, producer := newClient(t, traced(t, dsn, seen), config), newClient(t, direct, fencepost.Config{})
+	ran := echo(client)
+	began, release := hold(client)
+	work(t, client)
+	await(t, states, true)
+	held := enqueue(t, producer, fencepost.NewJob{Kind: "hold"})[0]
+	receive(t, began, "the held job")
+
+	// checked returns how many looks at leases there were since it was last
+	// called; see claimed.
+	checked := func() (n int) {
+		t.Helper()
+		enqueue(t, producer, fencepost.NewJob{Kind: "echo", Queue: "mark", Delay: 150 * time.Millisecond})
+		receive(t, ran, "the mark")
+		for range len(seen) {
+			if s := <-seen; strings.Contains(s.sql, "pg_is_in_recovery()") && strings.Contains(s.sql, "AS o (id, fence)") {
+				n++
+			}
+		}
+		return n
+	}
+	job := func() (row string) {
+		t.Helper()
+		if err := direct.QueryRow(t.Context(), "SELECT j::text FROM fencepost.jobs AS j WHERE id = $1", held).Scan(&row); err != nil {
+			t.Fatal(err)
+		}
+		return row
+	}
+	checked() // the looks of the start
+	before := job()
+	var worker string
+	if err := direct.QueryRow(t.Context(), "SELECT worker_id FROM fencepost.jobs WHERE id = $1", held).Scan(&worker); err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, role := range []*pgxpool.Pool{direct, as(t, direct, producerRole), as(t, direct, monitorRole)} {
+		if _, err := role.Exec(t.Context(), "SELECT pg_notify('fencepost', 'recall:' || $1)", worker); err != nil {
+			t.Fatal(err)
+		}
+		n := checked()
+		if n > 1 {
+			t.Errorf("a forged recall costs %d checks", n)
+		}
+		total += n
+	}
+	if total == 0 {
+		t.Error("the test sees no check")
+	}
+	if after := job(); after != before {
+		t.Errorf("the job was changed from %s to %s", before, after)
+	}
+	close(release)
+	if job := ended(t, client, held); job.Status != fencepost.StatusDone || job.Attempts != 1 {
+		t.Errorf("the job is %s after %d attempts", job.Status, job.Attempts)
 	}
 }

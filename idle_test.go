@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost-go/fencepost"
 )
@@ -43,17 +42,8 @@ func (statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDat
 func TestIdleCostsOneStatementAPoll(t *testing.T) {
 	t.Parallel()
 	dsn, watcher := database(t)
-	pc, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
 	sent := make(statements, 10_000)
-	pc.ConnConfig.Tracer = sent
-	pool, err := pgxpool.NewWithConfig(t.Context(), pc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := traced(t, dsn, sent)
 	config, states := hearing(fencepost.Config{PollInterval: time.Second})
 	client, producer := newClient(t, pool, config), newClient(t, watcher, fencepost.Config{})
 	ran := echo(client)

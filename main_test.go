@@ -82,6 +82,23 @@ func database(t testing.TB) (dsn string, pool *pgxpool.Pool) {
 	return dsn, pgtest.Pool(t, dsn)
 }
 
+// traced opens a pool whose statements a tracer sees until the end of the test,
+// and those of the connections that a client makes from its configuration.
+func traced(t testing.TB, dsn string, tracer pgx.QueryTracer) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.Tracer = tracer
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
 // admin returns a pool of the server's owner on the same database.
 func admin(t testing.TB, pool *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()

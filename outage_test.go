@@ -91,7 +91,7 @@ func TestServerRestarts(t *testing.T) {
 			if err := migrate(t.Context(), server.URL("postgres")); err != nil {
 				t.Fatal(err)
 			}
-			pool := pgtest.Pool(t, server.URL("postgres"))
+			pool := pgtest.Pool(t, pgtest.As(t, server.URL("postgres"), workerRole))
 			config, states := hearing(fencepost.Config{PollInterval: never})
 			client := newClient(t, pool, config)
 			ran := echo(client)

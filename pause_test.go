@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/fencepost-go/fencepost"
 	"github.com/fencepost-go/fencepost/internal/faultproxy"
 )
@@ -26,17 +24,8 @@ func TestPauseHoldsEverywhere(t *testing.T) {
 	started := make(chan string, 100)
 	// process starts one; ticks tells of its statements.
 	process := func(name string) (stop func() error, ticks statements) {
-		pc, err := pgxpool.ParseConfig(dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
 		ticks = make(statements, 10_000)
-		pc.ConnConfig.Tracer = ticks
-		pool, err := pgxpool.NewWithConfig(t.Context(), pc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
+		pool := traced(t, dsn, ticks)
 		listen := direct.Config().ConnConfig
 		proxy.Through(listen)
 		config, states := hearing(fencepost.Config{ListenConfig: listen, Queues: map[string]fencepost.Queue{"default": {}, "other": {}}})

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost-go/fencepost"
 	"github.com/fencepost-go/fencepost/internal/pg"
@@ -29,19 +28,11 @@ func TestAPoolersSessionIsLeftAsItWas(t *testing.T) {
 				t.Fatal(err)
 			}
 			pooled := pgtest.Pooler(t, server, "transaction", 1)("postgres")
-			poolConfig, err := pgxpool.ParseConfig(pooled)
-			if err != nil {
-				t.Fatal(err)
-			}
 			said := make(statements, 10_000)
-			poolConfig.ConnConfig.Tracer = said
-			pool, err := pgxpool.NewWithConfig(t.Context(), poolConfig)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
+			pool := traced(t, pooled, said)
 			config, states := hearing(fencepost.Config{PollInterval: never})
 			if !deaf {
+				var err error
 				if config.ListenConfig, err = pgx.ParseConfig(server.URL("postgres")); err != nil {
 					t.Fatal(err)
 				}

@@ -75,8 +75,12 @@ func TestBehindPgBouncer(t *testing.T) {
 					}
 					return tx.Commit(ctx)
 				})
+				begin := time.Now()
 				stop := work(t, client)
 				await(t, states, listens)
+				if took := time.Since(begin); took > 10*time.Second {
+					t.Errorf("it took %v to find out what is heard", took)
+				}
 
 				const producers = 20
 				var group sync.WaitGroup

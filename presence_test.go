@@ -193,17 +193,8 @@ func TestACrashLoopDoesNotFillTheTable(t *testing.T) {
 		SELECT 'crashed ' || n, -n, pg_postmaster_start_time(), clock_timestamp() - interval '2 minutes' FROM generate_series(1, 50) AS n`); err != nil {
 		t.Fatal(err)
 	}
-	pc, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
 	sent := make(statements, 10_000)
-	pc.ConnConfig.Tracer = sent
-	pool, err := pgxpool.NewWithConfig(t.Context(), pc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := traced(t, dsn, sent)
 	client := newClient(t, pool, fencepost.Config{})
 	echo(client)
 	work(t, client)

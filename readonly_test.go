@@ -28,7 +28,7 @@ type demotion struct {
 	moved    atomic.Bool   // the name leads to the new primary
 }
 
-// newDemotion returns a pool on the name as well.
+// newDemotion returns a pool on the name as well, of a worker.
 func newDemotion(t *testing.T) (*demotion, *pgxpool.Pool) {
 	t.Helper()
 	primary := pgtest.Server(t, pg.Options{})
@@ -46,7 +46,7 @@ func newDemotion(t *testing.T) (*demotion, *pgxpool.Pool) {
 	})
 	d := &demotion{t: t, new: super(t, standby)}
 	d.old = pgtest.Pool(t, primary.URL("postgres")+"&default_transaction_read_only=off") // stronger than ALTER SYSTEM
-	config, err := pgxpool.ParseConfig(primary.URL("postgres"))
+	config, err := pgxpool.ParseConfig(pgtest.As(t, primary.URL("postgres"), workerRole))
 	if err != nil {
 		t.Fatal(err)
 	}

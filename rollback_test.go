@@ -48,17 +48,8 @@ func TestEndedContextsRollBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn, watch := database(t)
-			config, err := pgxpool.ParseConfig(dsn + "&pool_max_conns=3&default_query_exec_mode=cache_statement")
-			if err != nil {
-				t.Fatal(err)
-			}
 			tracer := new(ender)
-			config.ConnConfig.Tracer = tracer
-			pool, err := pgxpool.NewWithConfig(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
+			pool := traced(t, dsn+"&pool_max_conns=3&default_query_exec_mode=cache_statement", tracer)
 			client := newClient(t, pool, fencepost.Config{})
 			loseNames(t, pool, client)
 			for round := range 20 {

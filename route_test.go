@@ -38,7 +38,7 @@ func TestANameThatLeadsToAStandby(t *testing.T) {
 		}
 	})
 	poolOn := func(s *pg.Server) *pgxpool.Config {
-		config, err := pgxpool.ParseConfig(s.URL("postgres"))
+		config, err := pgxpool.ParseConfig(pgtest.As(t, s.URL("postgres"), workerRole))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,12 +47,7 @@ func (c *Client) Run(ctx context.Context) error {
 		return fmt.Errorf("fencepost run: %w", err)
 	}
 	defer run.close()
-	err = together(ctx,
-		loop{"dispatcher", run.work},
-		loop{"listener", run.listener.Run},
-		loop{"poller", run.poller.Run},
-		loop{"presence", run.presence.Run})
-	if err != nil {
+	if err := together(ctx, run.loops()...); err != nil {
 		return fmt.Errorf("fencepost run: %w", err)
 	}
 	return nil
@@ -198,6 +193,16 @@ func (r *running) slots() []dispatcher.Queue {
 		queues = append(queues, dispatcher.Queue{Name: name, Slots: q.Slots, Spares: q.Spares})
 	}
 	return queues
+}
+
+// loops are the parts that have to run for as long as Run does.
+func (r *running) loops() []loop {
+	return []loop{
+		{"dispatcher", r.work},
+		{"listener", r.listener.Run},
+		{"poller", r.poller.Run},
+		{"presence", r.presence.Run},
+	}
 }
 
 // work is the dispatcher's loop.

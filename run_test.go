@@ -3,6 +3,7 @@ package fencepost
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -30,6 +31,19 @@ func TestOnePartThatEndsEndsAll(t *testing.T) {
 		if err := together(ctx, untilDone, untilDone); err != nil {
 			t.Errorf("a stop from outside: %v", err)
 		}
+	}
+}
+
+// Each part that Run needs is among those of which the end ends it; TestHealth
+// sees them at work.
+func TestRunEndsWithEachOfItsParts(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, l := range new(running).loops() {
+		names = append(names, l.name)
+	}
+	if want := []string{"dispatcher", "listener", "poller", "presence"}; !slices.Equal(names, want) {
+		t.Errorf("%v, want %v", names, want)
 	}
 }
 
