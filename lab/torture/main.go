@@ -89,7 +89,7 @@ func root() *cobra.Command {
 	}
 	cmd.PersistentFlags().StringVar(&f.out, "out", "", "`folder` for the report and the record (default: torture-out, made anew)")
 	cmd.PersistentFlags().Uint64Var(&f.seed, "seed", 0, "repeats the schedule of faults and load of the run that had this seed (default: a new one)")
-	cmd.PersistentFlags().IntVar(&f.major, "major", 0, "major version of PostgreSQL (default: the newest found)")
+	cmd.PersistentFlags().IntVar(&f.major, "major", 18, "major version of PostgreSQL")
 	cmd.PersistentFlags().BoolVar(&f.quiet, "quiet", false, "say nothing before the report")
 	cmd.Flags().StringSliceVar(&faults, "fault", nil, "only these faults; see the command list")
 	cmd.Flags().Float64Var(&minutes, "minutes", 0, "how long (default: until each fault was once)")

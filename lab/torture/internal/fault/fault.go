@@ -57,7 +57,7 @@ var All []Fault
 
 func init() { // some are made of others, and look here
 	All = slices.Concat(
-		processFaults, backendFaults, serverFaults, networkFaults, bellFaults, poolFaults,
+		processFaults, stopFaults, backendFaults, serverFaults, networkFaults, bellFaults, poolFaults,
 		diskFaults, failoverFaults, clockFaults, ddlFaults, severalFaults,
 	)
 	for i := range All {
@@ -73,6 +73,16 @@ func Named(name string) (Fault, bool) {
 		return Fault{}, false
 	}
 	return All[i], true
+}
+
+// Within returns the same fault, for no longer than most.
+func (f Fault) Within(most time.Duration) Fault {
+	original := f
+	f.Length = min(f.Length, most)
+	f.Run = func(ctx context.Context, s *stage.Stage, r *rand.Rand) error {
+		return original.play(ctx, s, r, f.Length)
+	}
+	return f
 }
 
 // play runs the fault for another length than its own.

@@ -19,6 +19,8 @@ type Plan struct {
 	// Length, over and over until so much time has passed.
 	Faults []fault.Fault
 	Length time.Duration
+	// Most is how long a fault lasts at most; 0: as long as it does by itself.
+	Most time.Duration
 	// Calm is the time before each fault, Recovery the time after it.
 	Calm, Recovery time.Duration
 
@@ -52,6 +54,7 @@ func Standard(seed uint64) Plan {
 // rate that a loaded machine can do too.
 func Quick(seed uint64) Plan {
 	p := Standard(seed)
+	p.Most = 5 * time.Second
 	p.Calm, p.Recovery = 2*time.Second, 4*time.Second
 	p.Lease, p.Poll, p.SoftStop = 2*time.Second, 2*time.Second, 2*time.Second
 	p.Rate = 60

@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/check"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/fault"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
@@ -54,8 +57,13 @@ func One(ctx context.Context, p Plan, at Place) (result report.Run, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, r.stage.Close()) }()
-	// What was recorded is judged even if the run did not come to its end.
 	played := r.play(ctx, &result)
+	if played != nil {
+		// What was recorded is judged all the same, once nobody adds to it.
+		for _, p := range r.stage.Processes("") {
+			_ = p.Term(r.SoftStop + hardStop + 10*time.Second) // the first error counts
+		}
+	}
 	return result, errors.Join(played, r.judge(ctx, &result))
 }
 
@@ -87,6 +95,13 @@ func (r *one) open(ctx context.Context) (*stage.Stage, error) {
 // three.
 func (r *one) play(ctx context.Context, result *report.Run) error {
 	if err := r.describe(ctx, result); err != nil {
+		return err
+	}
+	client, err := fencepost.New(r.stage.Admin(), fencepost.Config{})
+	if err != nil {
+		return err
+	}
+	if err := client.SetKeep(ctx, script.Bin, 0); err != nil {
 		return err
 	}
 	for i := range r.Workers {
@@ -142,6 +157,9 @@ func (r *one) suffer(ctx context.Context) error {
 	}
 	for _, step := range fault.Schedule(r.Seed, r.Faults, r.Length) {
 		step.Calm, step.Recovery = r.Calm, r.Recovery
+		if r.Most > 0 {
+			step.Fault = step.Fault.Within(r.Most)
+		}
 		if err := step.Run(ctx, r.stage); err != nil {
 			return err
 		}
@@ -167,7 +185,13 @@ func (r *one) drain(ctx context.Context) (left int, err error) {
 
 // judge checks the record.
 func (r *one) judge(ctx context.Context, result *report.Run) error {
-	in, err := check.Load(ctx, r.stage.Admin(), r.dir)
+	var in check.Input
+	// All tables as of one moment.
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, r.stage.Admin(), options, func(tx pgx.Tx) (err error) {
+		in, err = check.Load(ctx, tx, r.dir)
+		return err
+	})
 	if err != nil {
 		return err
 	}

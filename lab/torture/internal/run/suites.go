@@ -17,7 +17,7 @@ import (
 // least time.
 var shortFaults = []string{
 	"kill", "freeze", "pause", "stop", "terminate-listener", "terminate-exchange", "terminate-keeper",
-	"crash-restart", "reset", "answer-lost", "bells-lost", "bells-forged", "ddl",
+	"crash-restart", "reset", "answer-lost", "bells-lost", "bells-forged", "ddl-lock",
 }
 
 // shortControls are those that show themselves soonest.
