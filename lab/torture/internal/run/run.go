@@ -44,7 +44,7 @@ func One(ctx context.Context, p Plan, at Place) (result report.Run, err error) {
 		}
 	}()
 	dir := filepath.Join(at.Dir, p.Name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil { // another run's
 		return result, err
 	}
 	h, err := history.Create(dir, "harness")
