@@ -35,7 +35,7 @@ type op struct {
 	answer string // accepted, refused; for an operator done, left
 	status string // of the job at the end
 
-	steps []Step // what it is in the record
+	steps func() []Step // what it is in the record
 }
 
 // apply is what the operation does to a job, if it can be done.
@@ -224,7 +224,7 @@ func (ix *index) operations(j *job) (all []porcupine.Operation) {
 		if c.next != nil {
 			to = c.next.at + clockError
 		}
-		o.steps = []Step{ix.change(c)}
+		o.steps = func() []Step { return []Step{ix.change(c)} }
 		put(c.at-clockError, to, o)
 	}
 	for _, c := range j.changes {
@@ -239,7 +239,7 @@ func (ix *index) operations(j *job) (all []porcupine.Operation) {
 			if cl.taken == nil {
 				seen(c, o)
 			} else {
-				o.steps = ix.call(cl.taken, j.id)
+				o.steps = func() []Step { return ix.call(cl.taken, j.id) }
 				put(cl.taken.At, cl.taken.ret.At, o)
 			}
 		}
@@ -256,7 +256,7 @@ func (ix *index) operations(j *job) (all []porcupine.Operation) {
 				}
 				o.maybe = true
 			}
-			o.steps = ix.call(w.call, j.id)
+			o.steps = func() []Step { return ix.call(w.call, j.id) }
 			put(w.At, w.until(), o)
 		}
 	}
@@ -268,7 +268,7 @@ func (ix *index) operations(j *job) (all []porcupine.Operation) {
 		case w.result == "":
 			o.maybe = true
 		}
-		o.steps = ix.call(w.call, j.id)
+		o.steps = func() []Step { return ix.call(w.call, j.id) }
 		to := w.until()
 		if w.result != "" && w.ret != nil {
 			to = w.ret.At
@@ -279,7 +279,9 @@ func (ix *index) operations(j *job) (all []porcupine.Operation) {
 	if j.final != nil {
 		status = j.final.Status
 	}
-	put(never-2, never-1, &op{verb: "final", status: status, steps: []Step{ix.row("job %d is %s", j.id, cmp.Or(status, "not there"))}})
+	put(never-2, never-1, &op{verb: "final", status: status, steps: func() []Step {
+		return []Step{ix.row("job %d is %s", j.id, cmp.Or(status, "not there"))}
+	}})
 	return all
 }
 
@@ -313,7 +315,7 @@ func shortest(ops []porcupine.Operation) (all []Step) {
 	}
 	const most = 8
 	for _, o := range ops[max(0, n+1-most) : n+1] {
-		all = append(all, o.Input.(*op).steps...)
+		all = append(all, o.Input.(*op).steps()...)
 	}
 	return all
 }

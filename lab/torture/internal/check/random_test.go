@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -438,21 +437,5 @@ func TestRandomRunsWithoutAGuard(t *testing.T) {
 			}
 			t.Errorf("invariant %d has not caught it", c.invariant)
 		})
-	}
-}
-
-// How long a large record takes.
-func BenchmarkCheck(b *testing.B) {
-	minutes := 6 * time.Minute
-	if os.Getenv("LARGE") != "" {
-		minutes *= 4
-	}
-	in := played(1, minutes, 60, nil).input()
-	b.ReportMetric(float64(len(in.Events)), "events")
-	b.ReportMetric(float64(len(in.Lines)), "lines")
-	for b.Loop() {
-		if got := violated(Check(in)); got != nil {
-			b.Fatalf("violates %v", got)
-		}
 	}
 }

@@ -26,7 +26,7 @@ const (
 // to their networks is written down of each of these, and is no trouble of the
 // others; but what hangs in such a network may hold rows.
 var troubles = map[string]trouble{
-	"kill": calm, "kill-claimed": calm, "kill-finishing": calm, "freeze": calm, "pause": calm, "clock": calm,
+	"kill": calm, "kill-claimed": calm, "kill-finishing": calm, "freeze": calm, "pause": calm, "stop": calm, "clock": calm,
 	"bells-doubled": calm, "bells-forged": calm, "bells-malformed": calm,
 	"bells-lost": deaf, "bells-deaf": deaf, "bells-late": deaf, "notify-full": deaf, "pooler": deaf,
 	"terminate-listener": calm, "terminate-exchange": late, "terminate-keeper": late,
