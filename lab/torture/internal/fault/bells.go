@@ -65,7 +65,7 @@ var bellFaults = []Fault{
 		body: func(ctx context.Context, a *act) error { return ring(ctx, a, 10*time.Millisecond, malformed) },
 	},
 	{
-		Name: "notify-full", About: "a session that listens in an open transaction keeps the queue of notifications full: whoever notifies is refused",
+		Name: "notify-full", About: "a session that listens in an open transaction keeps the queue of notifications full: whoever notifies is refused, and nobody who enqueues",
 		Needs:  Needs{Major: 17},
 		Length: 6 * time.Second, touches: bells | sessions, body: notifyFull,
 	},
@@ -150,6 +150,7 @@ func notifyFull(ctx context.Context, a *act) error {
 			return err
 		}
 	}
+	err = nil
 	if !full && ctx.Err() == nil {
 		err = errors.New("the queue of notifications did not become full")
 	}

@@ -22,7 +22,7 @@ SELECT array_agg(what ORDER BY what) FROM (
     UNION ALL SELECT 'role ' || rolname FROM pg_roles WHERE rolname = 'torture_idler'
     UNION ALL SELECT 'table ' || c.oid::regclass::text FROM pg_class AS c WHERE relname LIKE 'torture%'
     UNION ALL SELECT 'column ' || attname FROM pg_attribute WHERE attrelid = 'fencepost.jobs'::regclass AND attname = 'torture'
-    UNION ALL SELECT 'setting ' || name FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf' AND applied AND name <> 'primary_conninfo'
+    UNION ALL SELECT 'setting ' || name FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf' AND applied AND name NOT IN ('primary_conninfo', 'max_notify_queue_pages')
     UNION ALL SELECT 'session ' || query FROM pg_stat_activity WHERE application_name = 'torture fault'
     UNION ALL SELECT 'jobs elsewhere' FROM pg_class WHERE oid = 'fencepost.jobs'::regclass AND reltablespace <> 0
 ) AS t (what)`
@@ -197,6 +197,41 @@ func TestFaultsThatAreCutShortMend(t *testing.T) {
 			t.Fatalf("%s has left %q", f.Name, all)
 		}
 	}
+}
+
+// The queue of notifications is full: who notifies is refused, and who enqueues
+// is not.
+func TestNotifyFull(t *testing.T) {
+	version := major()
+	if version < 17 {
+		version = 18
+	}
+	w := open(t, stage.Options{Major: version}, 1)
+	w.well(0)
+	refused, stopped := 0, make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		defer close(stopped)
+		for wait(ctx, 5*time.Millisecond) {
+			if _, err := w.Admin().Exec(t.Context(), "SELECT fencepost.enqueue('control')"); err != nil {
+				t.Errorf("enqueue: %v", err)
+			}
+			if _, err := w.Admin().Exec(t.Context(), "NOTIFY control"); isCode(err, "54000") {
+				refused++
+			}
+		}
+	}()
+	f, _ := Named("notify-full")
+	err := f.play(t.Context(), w.Stage, rand.New(rand.NewPCG(1, 1)), length)
+	stop()
+	<-stopped
+	if err != nil {
+		t.Error(err)
+	}
+	if refused == 0 {
+		t.Error("no notification was refused")
+	}
+	w.well(history.Now())
 }
 
 // Without workers, too, every fault does no harm: as in the beginning of a run.

@@ -28,9 +28,6 @@ const (
 
 func (s *Stage) serverOptions() pg.Options {
 	settings := map[string]string{"max_connections": strconv.Itoa(maxConnections)}
-	if s.options.Major >= 17 { // older ones do not know it
-		settings["max_notify_queue_pages"] = "64" // the least
-	}
 	if s.options.Standby { // it may be away for a while
 		settings["wal_keep_size"] = "256MB"
 	}
@@ -50,6 +47,9 @@ func (s *Stage) furnish(ctx context.Context) error {
 	}
 	_ = first.Close(ctx)
 	if err != nil {
+		return err
+	}
+	if err := s.narrow(ctx); err != nil {
 		return err
 	}
 	if err := s.appoint(ctx, 0); err != nil {
@@ -73,6 +73,26 @@ func (s *Stage) furnish(ctx context.Context) error {
 	}
 	roles := migrations.Roles{Workers: []string{workersRole}, Producers: []string{producersRole}}
 	return migrations.Grant(ctx, conn.Conn(), Schema, roles)
+}
+
+// narrow makes the queue of notifications as small as it can be, so that it can
+// be filled. Which server knows the setting is only known when it runs.
+func (s *Stage) narrow(ctx context.Context) error {
+	server := s.servers[0]
+	if _, told := s.options.Settings["max_notify_queue_pages"]; told || server.Major() < 17 {
+		return nil
+	}
+	err := on(ctx, server, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "ALTER SYSTEM SET max_notify_queue_pages = 64")
+		return err
+	})
+	if err == nil {
+		err = server.Shutdown("fast")
+	}
+	if err == nil {
+		err = server.Restart(ctx)
+	}
+	return err
 }
 
 // appoint makes the server at a place the primary, as far as we are concerned.
