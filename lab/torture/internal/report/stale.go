@@ -30,9 +30,10 @@ const (
 	byOthers = "others"
 )
 
-// apart is how far two events must lie apart so that their order is certain,
-// though one has the database's time and the other the machine's.
-const apart = int64(5 * time.Millisecond)
+// apart is how long before the call a claim must have ended to count as over:
+// the witness has the time of the statement that ended it, and what came before
+// its commit was in time.
+const apart = int64(time.Second)
 
 // stale counts the stale writes: what the zombie replays, which it knows to be
 // stale; what workers write about claims that somebody else has ended, after they

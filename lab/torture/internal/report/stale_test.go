@@ -60,6 +60,10 @@ func TestStaleWrites(t *testing.T) {
 			ref.Result = "lost"
 			p.call(begin+9*sec, late, frozen, history.OK, history.Event{Op: history.Finish, Refs: []history.Ref{ref}})
 		}, StaleWrites{By: byFrozen}},
+		"one that may have come before the commit that ended the claim": {func(p *play) {
+			write(p, begin+11*sec-ms, other, history.Extend, history.OK, lost(p, 1, other), "")
+			p.events[len(p.events)-1].Refs = nil
+		}, StaleWrites{By: byOthers}},
 		"one that repeats what may have ended the claim": {func(p *play) {
 			ref := lost(p, 1, frozen)
 			write(p, begin+9*sec, frozen, history.Finish, history.Unknown, ref, "")
