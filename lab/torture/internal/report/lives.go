@@ -95,10 +95,6 @@ func (j *job) close() {
 				w.fence = next.fence
 			}
 		}
-		// Who claims reads the clock before the witness does.
-		if w.fence != 0 {
-			w.from = min(w.from, w.to)
-		}
 		if w.from <= w.to {
 			j.waits = append(j.waits, w)
 		}

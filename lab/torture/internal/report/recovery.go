@@ -243,10 +243,13 @@ func (m *measure) backlog(f *Fault, others []Fault, bins []Bin, calm float64) {
 		}
 		after := seconds(at - f.base)
 		// In this bin and the next, lest a moment of luck count.
-		if f.BacklogBack == nil && b.Backlog <= f.Level && (i+1 == len(bins) || bins[i+1].Backlog <= f.Level) {
+		if b.Backlog > f.Level || i+1 < len(bins) && bins[i+1].Backlog > f.Level {
+			continue
+		}
+		if f.BacklogBack == nil {
 			f.BacklogBack = &after
 		}
-		if f.Normal == nil && b.Backlog <= f.Level && i+two <= len(bins) {
+		if f.Normal == nil && i+two <= len(bins) {
 			var in, out float64
 			for _, b := range bins[i : i+two] {
 				in, out = in+b.Enqueued, out+b.Completed

@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/witness"
 )
 
 // begin is when the load of these tests begins, so that nothing depends on zero.
@@ -116,6 +119,16 @@ func TestTargetsThatAreMissed(t *testing.T) {
 		}
 		near(t, "share", f.Share, 980./1001, 0.0005) // 20 long ones are at work
 	})
+	t.Run("two in a hundred are stuck that are not short", func(t *testing.T) {
+		f, _ := measured(t, func(_ *load, p *play) {
+			for i := range int64(21) {
+				p.enqueue(begin+28*sec+i*sec/4, 100_000+i, script.Long, 0)
+			}
+		})
+		if !missed(f, "completed") {
+			t.Errorf("%+v", f)
+		}
+	})
 	t.Run("two in a hundred are claimed and not run", func(t *testing.T) {
 		f, _ := measured(t, func(_ *load, p *play) {
 			for i := range int64(21) {
@@ -123,6 +136,18 @@ func TestTargetsThatAreMissed(t *testing.T) {
 				p.claim(begin+28*sec+i*sec/4+5*ms, id, script.Long, "worker-1.1", p.enqueue(begin+28*sec+i*sec/4, id, script.Long, 0))
 			}
 			p.events = slices.DeleteFunc(p.events, func(e history.Event) bool { return e.Op == history.Start && e.Job >= 100_000 })
+		})
+		if !missed(f, "completed") {
+			t.Errorf("%+v", f)
+		}
+	})
+	t.Run("two in a hundred have run and are not stored", func(t *testing.T) {
+		f, _ := measured(t, func(_ *load, p *play) {
+			for i := range int64(21) {
+				id, ns := 100_000+i, begin+28*sec+i*sec/4
+				running := p.claim(ns+5*ms, id, script.Long, "worker-1.1", p.enqueue(ns, id, script.Long, 0))
+				p.event(ns+sec, "worker-1.1", history.Event{Op: history.End, Ref: history.Ref{Job: id, Fence: running.Fence}})
+			}
 		})
 		if !missed(f, "completed") {
 			t.Errorf("%+v", f)
@@ -258,7 +283,12 @@ func TestAJobIsCountedFromItsCommit(t *testing.T) {
 	p.call(begin+9*sec, begin+14*sec, "worker-1.1", history.OK, history.Event{Op: history.Complete, Ref: history.Ref{Job: 1, Fence: running.Fence}})
 	p.line(begin+9*sec, "DELETE", 1, script.SlowTx, running, ready)
 	p.lines[len(p.lines)-1].After.Status = ""
-	f := Measure(p.record())
+	r := p.record()
+	r.End = begin + 20*sec
+	f := Measure(r)
+	if len(f.Bins) != 40 {
+		t.Fatalf("%d bins", len(f.Bins))
+	}
 	for i, b := range f.Bins {
 		if enqueued, completed := i == 16, i == 28; (b.Enqueued > 0) != enqueued || (b.Completed > 0) != completed {
 			t.Errorf("%+v", b)
@@ -266,3 +296,84 @@ func TestAJobIsCountedFromItsCommit(t *testing.T) {
 	}
 	near(t, "latency", f.Bins[16].P50, 0.101, 0.001)
 }
+
+func TestWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		play func(*play)
+		want []wait
+	}{
+		"claimed before its producer was told of the commit": {func(p *play) {
+			p.call(begin, begin+5*sec, "producer-1.1", history.OK, history.Event{Op: history.Enqueue, Refs: []history.Ref{{Token: token(1)}}})
+			p.claim(begin+sec, 1, script.Long, "worker-1.1", p.enqueueLine(begin, 1, script.Long))
+		}, []wait{{begin + sec, begin + sec, 1_000_001}}},
+		"due later": {func(p *play) {
+			p.claim(begin+9*sec, 1, script.Long, "worker-1.1", p.enqueue(begin, 1, script.Long, begin+8*sec))
+		}, []wait{{begin + 8*sec, begin + 9*sec, 1_000_001}}},
+		"cancelled before it was due": {func(p *play) {
+			p.line(begin+sec, "DELETE", 1, script.Long, p.enqueue(begin, 1, script.Long, begin+8*sec), witness.State{})
+		}, nil},
+		"cancelled after": {func(p *play) {
+			p.line(begin+9*sec, "DELETE", 1, script.Long, p.enqueue(begin, 1, script.Long, begin+8*sec), witness.State{})
+		}, []wait{{begin + 8*sec, begin + 9*sec, 0}}},
+		"never claimed": {func(p *play) {
+			p.enqueue(begin, 1, script.Long, 0)
+		}, []wait{{begin + 2*ms, never, 0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p play
+			c.play(&p)
+			m := newMeasure(p.record())
+			if got := m.jobs[1].waits; !slices.Equal(got, c.want) {
+				t.Errorf("%+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestBackToNormal(t *testing.T) {
+	// Before the fault, from 5 to 6 s, the backlog was up to 20. Nothing else is known of
+	// the run than its bins.
+	const base = 12 // the first bin after the fault
+	for name, c := range map[string]struct {
+		change func(bins []Bin)
+		back   *float64
+		normal *float64
+	}{
+		"at once":                          {func([]Bin) {}, after(0), after(0)},
+		"a backlog below that of before":   {func(b []Bin) { b[base].Backlog = 20 }, after(0), after(0)},
+		"a backlog above it, for 1 s":      {func(b []Bin) { b[base].Backlog, b[base+1].Backlog = 21, 21 }, after(1), after(1)},
+		"a moment of luck in between":      {func(b []Bin) { b[base].Backlog, b[base+2].Backlog = 21, 21 }, after(1.5), after(1.5)},
+		"fewer are completed than come in": {func(b []Bin) { b[base].Completed = 50 }, after(0), after(0.5)},
+		"none come in": {func(b []Bin) {
+			for i := range b[base : base+4] {
+				b[base+i].Enqueued, b[base+i].Completed = 0, 0
+			}
+		}, after(0), after(2)},
+		"never": {func(b []Bin) {
+			for i := range b[base:] {
+				b[base+i].Backlog = 100
+			}
+		}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bins := make([]Bin, 60)
+			for i := range bins {
+				bins[i] = Bin{At: float64(i) / 2, Enqueued: 100, Completed: 100}
+			}
+			bins[4].Backlog = 20
+			c.change(bins)
+			m := measure{Record: Record{Begin: begin, End: begin + 30*sec}}
+			f := Fault{whole: span{begin + 5*sec, begin + 6*sec}, base: begin + 6*sec, next: begin + 30*sec}
+			m.dip(&f, nil, bins)
+			m.backlog(&f, nil, bins, 100)
+			if diff := cmp.Diff([]*float64{c.back, c.normal}, []*float64{f.BacklogBack, f.Normal}); diff != "" {
+				t.Error(diff)
+			}
+			if f.OK() != (c.back != nil) {
+				t.Error(f.Missed)
+			}
+		})
+	}
+}
+
+func after(s float64) *float64 { return &s }

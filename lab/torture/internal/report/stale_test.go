@@ -55,6 +55,12 @@ func TestStaleWrites(t *testing.T) {
 		"somebody else's": {func(p *play) {
 			write(p, late, other, history.Finish, history.OK, lost(p, 1, other), "lost")
 		}, StaleWrites{By: byOthers, Attempted: 1, Refused: 1}},
+		"one about a claim that ended before its process was frozen": {func(p *play) {
+			ref := lost(p, 1, other)
+			p.event(begin+11*sec, "harness", history.Event{Op: history.Pause, Target: other})
+			p.event(begin+11*sec+ms, "harness", history.Event{Op: history.Resume, Target: other})
+			write(p, late, other, history.Finish, history.OK, ref, "lost")
+		}, StaleWrites{By: byOthers, Attempted: 1, Refused: 1}},
 		"one that was sent in time": {func(p *play) {
 			ref := lost(p, 1, frozen)
 			ref.Result = "lost"
@@ -112,7 +118,7 @@ func TestRestarts(t *testing.T) {
 	exit := func(ns int64, name, how string) {
 		p.event(ns, "harness", history.Event{Op: history.Exit, Target: name, Error: how})
 	}
-	hello("worker-1.1", "worker-1.2", "worker-2.1", "worker-2.2", "worker-2.3", "worker-3.9", "worker-3.10", "worker-4.1", "producer-1.1")
+	hello("worker-1.1", "worker-1.2", "worker-2.1", "worker-2.2", "worker-2.3", "worker-3.9", "worker-3.10", "worker-4.1", "producer-1.1", "zombie-1.1", "zombie-1.2")
 	p.event(begin+sec, "harness", history.Event{Op: history.Kill, Target: "worker-1.1"})
 	exit(begin+2*sec, "worker-1.1", "signal: killed")
 	// The last life is told to end; nobody follows it.
@@ -127,6 +133,9 @@ func TestRestarts(t *testing.T) {
 	exit(begin+3*sec, "worker-2.2", "exit status 2")
 	exit(begin+3*sec, "worker-3.9", "")
 	exit(begin+3*sec, "producer-1.1", "exit status 1")
+	// It is no worker.
+	p.event(begin+sec, "harness", history.Event{Op: history.Kill, Target: "zombie-1.1"})
+	exit(begin+2*sec, "zombie-1.1", "signal: killed")
 
 	want := Restarts{Planned: 1, ByJob: 1, Unplanned: []string{
 		"worker-2.2: exit status 2", "worker-3.9: by itself", "producer-1.1: exit status 1",

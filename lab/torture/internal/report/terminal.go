@@ -65,7 +65,7 @@ func (p printer) faults(faults []Fault) {
 	if len(faults) == 0 {
 		return
 	}
-	t := grid{head: table.Row{"", "Fault", "At", "Lasted", "Dip to", "Normal after", "Backlog", "Back after", "Completed", "Outcome"}, wrap: 10, right: []int{1, 3, 4, 5, 6, 7, 8, 9}}
+	t := grid{head: table.Row{"", "Fault", "At", "Lasted", "Dip to", "Normal after", "Backlog", "Back after", "Completed", "Outcome"}, wrap: 10, right: []int{1, 3, 4, 5, 6, 7, 8, 9}, drop: []int{3, 7, 8, 4, 5}}
 	for _, f := range faults {
 		mark := p.good("held")
 		if !f.OK() {
@@ -120,7 +120,7 @@ func (p printer) controls(controls []Control) {
 }
 
 func (p printer) rivals(run Run) {
-	t := grid{head: table.Row{"Queue", "Fault", "Held", "Recovered", "Median", "Longest", "Stale accepted", "Lost", "Doubled"}, wrap: 2, right: []int{3, 4, 5, 6, 7, 8, 9}}
+	t := grid{head: table.Row{"Queue", "Fault", "Held", "Recovered", "Median", "Longest", "Stale accepted", "Lost", "Doubled"}, wrap: 2, right: []int{3, 4, 5, 6, 7, 8, 9}, drop: []int{3, 4, 5}}
 	for _, r := range run.Rivals {
 		t.rows = append(t.rows, table.Row{
 			r.Queue, r.Scenario, r.Held, r.Recovered, took(r.MedianSeconds), took(r.MaxSeconds), r.StaleAccepted, r.Lost, r.Doubled,
@@ -155,7 +155,11 @@ type grid struct {
 	rows  []table.Row
 	wrap  int   // the column that gives way if there is not enough room; 0: none
 	right []int // columns of numbers
+	drop  []int // columns that are left out, in this order, if there is not enough room even so
 }
+
+// least is how wide the column that gives way stays.
+const least = 16
 
 func (p printer) table(g grid) {
 	if len(g.rows) == 0 {
@@ -172,13 +176,14 @@ func (p printer) table(g grid) {
 	}
 	t.SetStyle(style)
 	var columns []table.ColumnConfig
+	hidden := g.hidden(p.width)
 	for i := range g.head {
-		c := table.ColumnConfig{Number: i + 1}
+		c := table.ColumnConfig{Number: i + 1, Hidden: slices.Contains(hidden, i+1)}
 		if slices.Contains(g.right, i+1) {
 			c.Align, c.AlignHeader = text.AlignRight, text.AlignRight
 		}
 		if i+1 == g.wrap && p.width > 0 {
-			c.WidthMax, c.WidthMaxEnforcer = max(p.width-g.others(), 16), text.WrapSoft
+			c.WidthMax, c.WidthMaxEnforcer = max(p.width-g.others(hidden), least), text.WrapSoft
 		}
 		columns = append(columns, c)
 	}
@@ -193,11 +198,25 @@ func (p printer) table(g grid) {
 	p.say("%s\n", strings.Join(lines, "\n"))
 }
 
-// others is how wide all columns are together but for the one that gives way.
-func (g grid) others() int {
+// hidden are the columns for which there is no room.
+func (g grid) hidden(width int) []int {
+	n := 0
+	for width > 0 && n < len(g.drop) && g.others(g.drop[:n])+least > width {
+		n++
+	}
+	return g.drop[:n]
+}
+
+// others is how wide all columns are together that are shown, but for the text
+// of the one that gives way.
+func (g grid) others(hidden []int) int {
 	const around = 3 // a line, and a space on each side of the text
-	sum := 1 + around*len(g.head)
+	sum := 1
 	for i := range g.head {
+		if slices.Contains(hidden, i+1) {
+			continue
+		}
+		sum += around
 		if i+1 == g.wrap {
 			continue
 		}

@@ -50,6 +50,12 @@ func TestTerminal(t *testing.T) {
 				}
 			}
 		}
+		// The last columns are what matters most.
+		for _, whole := range []string{"Outcome", "crash-restart", "Violated", "linearizable", "Accepted", "missed", "Doubled"} {
+			if !strings.Contains(out.String(), whole) {
+				t.Errorf("%d: no %s", width, whole)
+			}
+		}
 		if tables == 0 || !strings.Contains(out.String(), "\x1b[31m") {
 			t.Error("no tables, or no colours")
 		}
