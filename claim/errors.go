@@ -112,7 +112,13 @@ func kindOf(err error) error {
 		return nil
 	}
 	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) || pgconn.SafeToRetry(err) {
+	switch {
+	case errors.Is(err, pgconn.ErrConnClosed):
+		// pgx calls that safe to retry. But a statement of the simple protocol,
+		// such as the COMMIT of a transaction, gets it too when the connection
+		// breaks before its answer comes.
+		return ErrUnknown
+	case errors.As(err, &connect) || pgconn.SafeToRetry(err):
 		return ErrTryAgain // never sent
 	}
 	var network net.Error

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,9 +107,28 @@ func TestErrorsOfARealServer(t *testing.T) {
 		b.exec("SELECT pg_terminate_backend($1::int)", conn.PgConn().PID())
 		wantKind(t, (<-waiting).err, claim.ErrUnknown, "progress")
 		b.rollback(holder)
-		// The connection is known to be dead: nothing is sent on it.
+		// Now the connection is known to be dead, and nothing is sent on it. But
+		// the error is the same as in the next case.
 		_, err := b.Claim(b.ctx, conn, request, lease, "worker")
-		wantKind(t, err, claim.ErrTryAgain, "claim")
+		wantKind(t, err, claim.ErrUnknown, "claim")
+	})
+	t.Run("answer lost", func(t *testing.T) { // of a commit, and of what is sent like one
+		config := b.conn.Config()
+		config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+		var deaf atomic.Bool
+		dial := config.DialFunc
+		config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			return answerless{conn, &deaf}, err
+		}
+		conn, err := pgx.ConnectConfig(b.ctx, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close(b.ctx) })
+		deaf.Store(true)
+		_, err = b.Extend(b.ctx, conn, []claim.Lease{row.Lease()}, lease)
+		wantKind(t, err, claim.ErrUnknown, "extend")
 	})
 	t.Run("deadline in the middle", func(t *testing.T) {
 		conn, holder := b.connect(), b.open()
@@ -172,6 +192,20 @@ func TestErrorsOfARealServer(t *testing.T) {
 		wantKind(t, b.CompleteTx(b.ctx, tx, claim.Lease{ID: row.ID, Fence: 1}), claim.ErrLeaseLost, "complete job")
 		b.rollback(tx)
 	})
+}
+
+// answerless is a connection that breaks while an answer is awaited.
+type answerless struct {
+	net.Conn
+	deaf *atomic.Bool
+}
+
+func (c answerless) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == nil && c.deaf.Load() {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 // What cannot be provoked in a moment.

@@ -39,6 +39,10 @@ func committed(err error) history.Phase {
 	switch {
 	case err == nil:
 		return history.OK
+	case errors.Is(err, pgconn.ErrConnClosed):
+		// pgx calls that safe to retry, and returns it from a COMMIT whose
+		// connection broke before the answer came.
+		return history.Unknown
 	case errors.Is(err, pgx.ErrTxCommitRollback), errors.Is(err, sql.ErrTxDone), pgconn.SafeToRetry(err), errors.As(err, &connect):
 		return history.Failed
 	// FATAL ends a session that may have committed just before, and class 08 is
