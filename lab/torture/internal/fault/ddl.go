@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -71,12 +72,13 @@ func migrate(ctx context.Context, a *act) error {
 }
 
 // patiently executes DDL as one should: it waits for a lock for a moment only,
-// since all others wait behind it, and tries again.
+// since all others wait behind it, and tries again, for longer each time, since
+// a transaction may be open for seconds.
 func patiently(ctx context.Context, conn *pgx.Conn, sql string) error {
-	if _, err := conn.Exec(ctx, "SET lock_timeout = '300ms'"); err != nil {
-		return err
-	}
-	for {
+	for patience := 300 * time.Millisecond; ; patience = min(2*patience, 10*time.Second) {
+		if _, err := conn.Exec(ctx, fmt.Sprintf("SET lock_timeout = %d", patience.Milliseconds())); err != nil {
+			return err
+		}
 		_, err := conn.Exec(ctx, sql)
 		if err == nil {
 			return nil

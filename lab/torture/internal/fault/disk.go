@@ -18,7 +18,7 @@ import (
 
 var diskFaults = []Fault{
 	{
-		Name: "disk-full-data", About: "the disk with the table of jobs is full: what needs a new page fails, and the server lives",
+		Name: "disk-full-data", About: "the disk with an index of the jobs is full: whatever needs a new page there fails, and the server lives",
 		Needs:  Needs{Mount: true},
 		Length: 6 * time.Second, touches: schema | sessions, body: dataFull,
 	},
@@ -45,14 +45,21 @@ func (u undo) do() error {
 // room is what the small disks have, beside what is on them already.
 const room = 8 << 20
 
-// dataFull moves the table of jobs to a tablespace of its own, for which a
-// small disk is mounted, and fills that. The tablespace is in the data
-// directory, so that a standby has one as well; the disk is the primary's.
+// dataFull makes an index of the jobs in a tablespace of its own, for which a
+// small disk is mounted, and fills that. Every job that comes or changes needs
+// an entry there, and soon a page. An index needs no lock that others would
+// have to wait behind. The tablespace is in the data directory, so that a
+// standby has one as well; the disk is the primary's.
 func dataFull(ctx context.Context, a *act) error {
 	return a.session(ctx, func(ctx, mend context.Context, conn *pgx.Conn) (err error) {
 		var u undo
 		defer func() { err = errors.Join(err, u.do()) }()
-		run := func(sql string) error { return patiently(mend, conn, sql) }
+		run := func(sql string) error {
+			if _, err := conn.Exec(mend, sql); err != nil {
+				return &failed{sql, err}
+			}
+			return nil
+		}
 
 		if err := errors.Join(run("SET allow_in_place_tablespaces = on"), run("CREATE TABLESPACE torture LOCATION ''")); err != nil {
 			return err
@@ -77,13 +84,13 @@ func dataFull(ctx context.Context, a *act) error {
 			return err
 		}
 
-		if err := run("CREATE TABLE witness.torture (x text) TABLESPACE torture"); err != nil {
-			return err
-		}
-		u.later(func() error { return run("DROP TABLE witness.torture") })
-		u.later(func() error { return run("ALTER TABLE fencepost.jobs SET TABLESPACE pg_default") })
-		// Without dead rows, whose places would be used first.
-		if err := errors.Join(run("ALTER TABLE fencepost.jobs SET TABLESPACE torture"), run("VACUUM FULL fencepost.jobs")); err != nil {
+		u.later(func() error { return run("DROP TABLE IF EXISTS witness.torture") })
+		u.later(func() error { return run("DROP INDEX CONCURRENTLY IF EXISTS fencepost.torture") })
+		// First what changes most, so that what comes goes to the same full page.
+		err = errors.Join(
+			run("CREATE TABLE witness.torture (x text) TABLESPACE torture"),
+			run("CREATE INDEX CONCURRENTLY torture ON fencepost.jobs (fence, id, status, kind, queue, run_at, lease_until, worker_id) TABLESPACE torture"))
+		if err != nil {
 			return err
 		}
 		u.later(func() error { return os.Remove(filepath.Join(disk, filler)) })

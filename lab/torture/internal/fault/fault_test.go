@@ -24,7 +24,6 @@ SELECT array_agg(what ORDER BY what) FROM (
     UNION ALL SELECT 'column ' || attname FROM pg_attribute WHERE attrelid = 'fencepost.jobs'::regclass AND attname = 'torture'
     UNION ALL SELECT 'setting ' || name FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf' AND applied AND name NOT IN ('primary_conninfo', 'max_notify_queue_pages')
     UNION ALL SELECT 'session ' || query FROM pg_stat_activity WHERE application_name = 'torture fault'
-    UNION ALL SELECT 'jobs elsewhere' FROM pg_class WHERE oid = 'fencepost.jobs'::regclass AND reltablespace <> 0
 ) AS t (what)`
 
 // traces are what is left; a session needs a moment to be gone.
