@@ -40,34 +40,33 @@ func ddlLock(ctx context.Context, a *act) error {
 // is gone at the end.
 func migrate(ctx context.Context, a *act) error {
 	return a.session(ctx, func(ctx, mend context.Context, conn *pgx.Conn) error {
-		script := []string{
-			"ALTER TABLE fencepost.jobs ADD COLUMN torture text DEFAULT 'x'",
-			"CREATE INDEX CONCURRENTLY torture ON fencepost.jobs (kind, torture)",
-			"VACUUM (ANALYZE) fencepost.jobs",
-			"ALTER TABLE fencepost.jobs ALTER COLUMN torture SET DEFAULT 'y'",
-		}
-		undo := []string{
-			"DROP INDEX CONCURRENTLY IF EXISTS fencepost.torture",
-			"ALTER TABLE fencepost.jobs DROP COLUMN IF EXISTS torture",
-		}
-		var errs []error
-		for _, sql := range script {
-			if !wait(ctx, a.length/time.Duration(len(script)+1)) {
-				break
+		// What is made concurrently waits for transactions that are open, and
+		// nobody waits behind it. If its patience ended it would leave a part.
+		concurrently := func(sql string) error {
+			_, err := conn.Exec(mend, "SET lock_timeout = 0")
+			if err == nil {
+				_, err = conn.Exec(mend, sql)
 			}
-			if err := patiently(mend, conn, sql); err != nil {
-				errs = append(errs, err)
-				break
+			if err != nil {
+				return &failed{sql, err}
 			}
+			return nil
 		}
-		// Nothing is new for it, or everything: it takes the lock and its time.
-		_, err := migrations.Up(mend, conn, stage.Schema)
-		errs = append(errs, err)
-		wait(ctx, a.length/time.Duration(len(script)+1))
-		for _, sql := range undo {
-			errs = append(errs, patiently(mend, conn, sql))
+		pause := a.length / 4
+		err := patiently(mend, conn, "ALTER TABLE fencepost.jobs ADD COLUMN torture text DEFAULT 'x'")
+		wait(ctx, pause)
+		if err == nil {
+			err = concurrently("CREATE INDEX CONCURRENTLY torture ON fencepost.jobs (kind, torture)")
 		}
-		return errors.Join(errs...)
+		wait(ctx, pause)
+		if err == nil {
+			// Nothing is new for it, or everything: it takes the lock and its time.
+			_, err = migrations.Up(mend, conn, stage.Schema)
+		}
+		wait(ctx, pause)
+		return errors.Join(err,
+			concurrently("DROP INDEX CONCURRENTLY IF EXISTS fencepost.torture"),
+			patiently(mend, conn, "ALTER TABLE fencepost.jobs DROP COLUMN IF EXISTS torture"))
 	})
 }
 
@@ -75,7 +74,7 @@ func migrate(ctx context.Context, a *act) error {
 // since all others wait behind it, and tries again, for longer each time, since
 // a transaction may be open for seconds.
 func patiently(ctx context.Context, conn *pgx.Conn, sql string) error {
-	for patience := 300 * time.Millisecond; ; patience = min(2*patience, 10*time.Second) {
+	for patience := time.Second; ; patience = min(2*patience, 10*time.Second) {
 		if _, err := conn.Exec(ctx, fmt.Sprintf("SET lock_timeout = %d", patience.Milliseconds())); err != nil {
 			return err
 		}
