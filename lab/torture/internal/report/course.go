@@ -25,8 +25,10 @@ func (m *measure) course() []Bin {
 		if i, ok := m.bin(j.enqueued(), len(bins)); ok {
 			bins[i].Enqueued += per
 		}
-		if i, ok := m.bin(j.left, len(bins)); ok {
-			bins[i].Completed += per
+		for _, s := range j.states {
+			if i, ok := m.bin(s.at, len(bins)); ok && s.status == "" {
+				bins[i].Completed += per // again, if an operator had brought it back
+			}
 		}
 		for _, w := range j.waits {
 			m.wait(bins, w)

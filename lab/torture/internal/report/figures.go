@@ -87,9 +87,11 @@ func Measure(r Record) Figures {
 type measure struct {
 	Record
 	jobs   map[int64]*job
-	starts map[claimKey]int64 // when the handler of a claim started
-	ends   map[claimKey]int64 // and ended
-	ended  map[claimKey]bool  // the job has ended under it, and is kept
+	starts map[claimKey]int64  // when the handler of a claim started
+	ends   map[claimKey]int64  // and ended
+	ended  map[claimKey]bool   // the job has ended under it, and is kept
+	holder map[claimKey]string // the process that claimed
+	fallen map[string]int64    // when a job of its own ended a process
 	acks   []ack
 	calls  []ack // jobs that producers began to enqueue
 }
@@ -104,11 +106,19 @@ type ack struct {
 type claimKey struct{ job, fence int64 }
 
 func newMeasure(r Record) *measure {
-	m := &measure{Record: r, starts: make(map[claimKey]int64), ends: make(map[claimKey]int64), ended: make(map[claimKey]bool)}
+	m := &measure{
+		Record: r,
+		starts: make(map[claimKey]int64), ends: make(map[claimKey]int64), ended: make(map[claimKey]bool),
+		holder: make(map[claimKey]string), fallen: make(map[string]int64),
+	}
 	visible := make(map[string]int64)    // by token: its enqueue was answered
 	answered := make(map[claimKey]int64) // completions in the handlers' own transactions
 	for _, e := range r.Events {
 		switch e.Op {
+		case history.Claim:
+			for _, ref := range e.Refs {
+				m.holder[claimKey{ref.Job, ref.Fence}] = e.Proc
+			}
 		case history.Start:
 			m.starts[claimKey{e.Job, e.Fence}] = e.At
 		case history.End:
@@ -126,6 +136,11 @@ func newMeasure(r Record) *measure {
 				answered[claimKey{e.Job, e.Fence}] = e.At
 				see(visible, e)
 			}
+		}
+	}
+	for _, d := range deaths(r.Events) {
+		if d.cause == byJob {
+			m.fallen[d.proc] = d.at
 		}
 	}
 	if n := len(m.calls); n > 0 {

@@ -104,7 +104,7 @@ func (j *job) close() {
 	}
 }
 
-// at is the state of the job at a time, and whether it had one.
+// at is the state of the job at a time, and whether it was known by then.
 func (j *job) at(t int64) (state, bool) {
 	for i := len(j.states) - 1; i >= 0; i-- {
 		if j.states[i].at <= t {

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -16,6 +15,7 @@ const (
 	settle     = int64(5 * time.Second)  // so long it may take until all is as before
 	window     = int64(10 * time.Second) // so long after that is looked at
 	grace      = int64(time.Second)      // what was offered last has so long to be completed
+	noticed    = int64(6 * time.Second)  // so long after a process died its jobs run again
 	shareDone  = 0.99                    // of what was offered
 	backWithin = 10.0                    // seconds, for the backlog
 	normal     = 0.9                     // of what is offered is completed: back to normal
@@ -54,15 +54,17 @@ type Fault struct {
 
 	// Offered are the jobs that became due from 5 s after the base on, for 10 s or
 	// until the next fault. Completed are those of them that were completed a
-	// second after that at the latest. AtWork are those that by their own script
-	// took longer: in a handler, or waiting for a pause that they had asked for.
-	// No short job is among these. Share is Completed/(Offered − AtWork).
+	// second after that at the latest. AtWork are those that by the script take
+	// longer: in a handler, waiting for a pause that they asked for, or in the hands
+	// of a process that one of its jobs had ended less than 6 s before, as jobs of
+	// the load do at any time. Share is Completed/(Offered − AtWork).
 	Offered   int      `json:"offered"`
 	Completed int      `json:"completed"`
 	AtWork    int      `json:"at_work"`
 	Share     *float64 `json:"completed_share"`
-	// Enqueued is how many jobs a second were acknowledged in that time, over
-	// that outside of all faults: whether producers were back too.
+	// Enqueued is which share of the jobs in transactions that producers began, or
+	// should have begun, in that time was acknowledged, but for those that were
+	// rolled back as planned: whether producers were back too.
 	Enqueued *float64 `json:"enqueued_share"`
 
 	// Reconnect is how many seconds after the base the last worker had its first
@@ -93,7 +95,7 @@ func (m *measure) faults(bins []Bin) []Fault {
 		f.next = m.next(*f, others)
 		m.dip(f, others, bins)
 		m.backlog(f, others, bins, calm)
-		m.share(f, others, calm)
+		m.share(f, others)
 		f.Reconnect = m.reconnect(f)
 	}
 	return faults
@@ -282,7 +284,7 @@ func (f Fault) disturbed(others []Fault, s span) string {
 }
 
 // share counts what became of the jobs that were offered after a fault.
-func (m *measure) share(f *Fault, others []Fault, calm float64) {
+func (m *measure) share(f *Fault, others []Fault) {
 	from := f.base + settle
 	due := min(f.base+settle+window+grace, f.next)
 	offered := span{from, due - grace}
@@ -294,19 +296,15 @@ func (m *measure) share(f *Fault, others []Fault, calm float64) {
 		f.NotJudged = fmt.Sprintf("the next fault, or the end of the load, came %.1f s after this one", seconds(f.next-f.base))
 		return
 	}
-	enqueued := 0
 	for _, j := range m.jobs {
-		if offered.has(j.enqueued()) {
-			enqueued++
-		}
 		if !offered.has(j.first()) {
 			continue
 		}
 		f.Offered++
-		switch {
-		case j.left != 0 && j.left <= due:
+		switch s, _ := j.at(due); {
+		case s.status == "": // perhaps not for good: an operator may bring it back
 			f.Completed++
-		case m.atWork(j, due):
+		case m.atWork(j, s, due):
 			f.AtWork++
 		}
 	}
@@ -317,36 +315,61 @@ func (m *measure) share(f *Fault, others []Fault, calm float64) {
 			f.Missed = append(f.Missed, fmt.Sprintf("%d of %d jobs were completed, less than %g", f.Completed, rest, shareDone))
 		}
 	}
-	if expected := calm * float64(offered.to-offered.from) / 1e9; expected > 0 {
-		part := round(float64(enqueued)/expected, 3)
+	began, acknowledged := m.producers(offered, due)
+	if began > 0 {
+		part := round(float64(acknowledged)/float64(began), 4)
 		f.Enqueued = &part
-		// Chance alone makes it smaller when there are few.
-		if float64(enqueued) < min(normal*expected, expected-4*math.Sqrt(expected)) {
-			f.Missed = append(f.Missed, fmt.Sprintf("%d jobs were enqueued where %.0f were to be expected: producers were not back", enqueued, expected))
+		if part < normal {
+			f.Missed = append(f.Missed, fmt.Sprintf("of %d jobs only %d could be enqueued: producers were not back", began, acknowledged))
 		}
 	}
 }
 
-// atWork says that a job that is not completed is where its script wants it: in
-// its handler, or waiting for a time of its own. A short one never is.
-func (m *measure) atWork(j *job, at int64) bool {
+// producers counts the jobs of transactions that were begun in a time, or
+// should have been, and had an answer by another; and those of which the answer
+// was the commit.
+func (m *measure) producers(in span, by int64) (began, acknowledged int) {
+	open := make(map[callKey]bool)
+	for _, e := range m.during(span{in.from, by}) {
+		key := callKey{e.Proc, e.N}
+		switch {
+		case e.Op == history.Missed && in.has(e.At):
+			began += e.Asked
+		case e.Op != history.Enqueue:
+		case e.Phase == history.Call:
+			open[key] = in.has(e.At)
+		case open[key] && e.Note != asPlanned:
+			began += len(refs(e))
+			if e.Phase == history.OK {
+				acknowledged += len(refs(e))
+			}
+		}
+	}
+	return began, acknowledged
+}
+
+// asPlanned is the note of a transaction that was to be rolled back.
+const asPlanned = "rolled back"
+
+// atWork says that a job that is not completed is where the script wants it: in
+// its handler, waiting for a time of its own, or in the hands of a process that
+// a job has just ended.
+func (m *measure) atWork(j *job, s state, at int64) bool {
+	claim := claimKey{j.id, s.fence}
+	if fell, ok := m.fallen[m.holder[claim]]; ok && fell <= at && at < fell+noticed {
+		return s.status == "running"
+	}
 	if j.kind == script.Short {
-		return false
+		return false // it asks for no time
 	}
-	s, ok := j.at(at)
-	switch {
-	case !ok:
-		return false
-	case s.status == "ready":
-		return s.due > at
-	case s.status == "running":
-		claim := claimKey{j.id, s.fence}
-		started, ok := m.starts[claim]
-		ended, over := m.ends[claim]
-		// Just over: its outcome is on the way.
-		return ok && started <= at && (!over || ended > at-grace)
+	if s.status == "ready" {
+		// The pause is over, or was a moment ago. But it was due before.
+		return s.due > at-grace && s.due > j.first()
 	}
-	return false
+	started, ok := m.starts[claim]
+	ended, over := m.ends[claim]
+	// Just over: its outcome is on the way.
+	return ok && started <= at && (!over || ended > at-grace)
 }
 
 // reconnect is how long after a server or a network was back the last worker
@@ -359,10 +382,19 @@ func (m *measure) reconnect(f *Fault) *float64 {
 	if !back {
 		return nil
 	}
+	there := make(map[string]bool) // who was there when it came back
+	for _, e := range m.during(span{0, f.base}) {
+		switch e.Op {
+		case history.Hello:
+			there[e.Proc] = true
+		case history.Exit:
+			delete(there, e.Target)
+		}
+	}
 	first := make(map[string]int64)
 	for _, e := range m.during(span{f.base, f.next}) {
 		asks := e.Op == history.Claim || e.Op == history.Finish || e.Op == history.Extend
-		if asks && e.Phase == history.OK && first[e.Proc] == 0 {
+		if asks && e.Phase == history.OK && there[e.Proc] && first[e.Proc] == 0 {
 			first[e.Proc] = e.At
 		}
 	}

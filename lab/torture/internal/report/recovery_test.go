@@ -200,6 +200,81 @@ func TestJobsThatTakeLongerAreNoShortfall(t *testing.T) {
 	near(t, "share", f.Share, 1, 0)
 }
 
+func TestJobsOfAProcessThatAJobHasEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		died int64 // before the end of what is looked at, which is at 38 s
+		ok   bool
+	}{
+		"a moment ago":      {2 * sec, true},
+		"for far too long":  {7 * sec, false},
+		"by the harness":    {2 * sec, false},
+		"it is still there": {-1 * sec, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, _ := measured(t, func(_ *load, p *play) {
+				died := begin + 38*sec - c.died
+				claimed := min(died, begin+37*sec) - 100*ms
+				p.claim(claimed, 99_999, script.Killer, "worker-9.1", p.enqueue(claimed-5*ms, 99_999, script.Killer, 0))
+				for i := range int64(30) {
+					id := 100_000 + i
+					running := p.claim(claimed, id, script.Short, "worker-9.1", p.enqueue(claimed-5*ms, id, script.Short, 0))
+					p.call(claimed, claimed+ms, "worker-9.1", history.OK, history.Event{Op: history.Claim, Refs: []history.Ref{{Job: id, Fence: running.Fence}}})
+				}
+				if name == "by the harness" {
+					p.event(died-ms, "harness", history.Event{Op: history.Kill, Target: "worker-9.1"})
+				}
+				p.event(died, "harness", history.Event{Op: history.Exit, Target: "worker-9.1"})
+			})
+			if f.OK() != c.ok {
+				t.Errorf("share %v, at work %d, missed %v", *f.Share, f.AtWork, f.Missed)
+			}
+		})
+	}
+}
+
+func TestAnOperatorBringsJobsBack(t *testing.T) {
+	f, figures := measured(t, func(_ *load, p *play) {
+		for i := range int64(30) { // done at 30 s, again at 50 s
+			id := 100_000 + i
+			ready := p.enqueue(begin+30*sec, id, script.Short, 0)
+			p.finish(begin+30*sec+20*ms, id, script.Short, "worker-1.1", p.claim(begin+30*sec+10*ms, id, script.Short, "worker-1.1", ready))
+			p.line(begin+50*sec, "INSERT", id, script.Short, witness.State{}, ready)
+			p.finish(begin+50*sec+20*ms, id, script.Short, "worker-1.1", p.claim(begin+50*sec+10*ms, id, script.Short, "worker-1.1", ready))
+		}
+	})
+	near(t, "share", f.Share, 1, 0)
+	// Each was enqueued once, and completed twice.
+	if b := figures.Bins[60]; b.Enqueued != 160 || b.Completed != 160 {
+		t.Errorf("%+v", b)
+	}
+	if b := figures.Bins[100]; b.Enqueued != 100 || b.Completed != 160 {
+		t.Errorf("%+v", b)
+	}
+	if figures.Load.Completed != 6030 {
+		t.Errorf("%+v", figures.Load)
+	}
+}
+
+func TestTransactionsThatRollBackAsPlanned(t *testing.T) {
+	f, _ := measured(t, func(_ *load, p *play) {
+		for i := range int64(500) {
+			p.call(begin+28*sec+i*10*ms, begin+28*sec+i*10*ms+ms, "producer-2.1", history.Failed,
+				history.Event{Op: history.Enqueue, Refs: []history.Ref{{Token: "no"}}, Note: "rolled back"})
+		}
+	})
+	near(t, "enqueued", f.Enqueued, 1, 0)
+}
+
+func TestTransactionsThatWereNotBegun(t *testing.T) {
+	f, _ := measured(t, func(_ *load, p *play) {
+		p.event(begin+30*sec, "producer-2.1", history.Event{Op: history.Missed, Asked: 1000})
+	})
+	near(t, "enqueued", f.Enqueued, 0.5, 0.001)
+	if f.OK() {
+		t.Error("no target missed")
+	}
+}
+
 func TestShortJobsAreNeverAtWork(t *testing.T) {
 	f, _ := measured(t, func(_ *load, p *play) {
 		for i := range int64(30) {
@@ -215,6 +290,12 @@ func TestShortJobsAreNeverAtWork(t *testing.T) {
 func TestRecoveryCountsFromWhenAServerIsReady(t *testing.T) {
 	down := []span{{begin + 20*sec, begin + 30*sec}}
 	f, _ := measured(t, func(l *load, p *play) {
+		for _, w := range []string{"worker-8.1", "worker-9.1"} {
+			p.event(begin, w, history.Event{Op: history.Hello})
+		}
+		// A later life has its first answer when it begins.
+		p.event(begin+34*sec, "worker-9.2", history.Event{Op: history.Hello})
+		p.call(begin+35*sec, begin+35*sec+ms, "worker-9.2", history.OK, history.Event{Op: history.Claim})
 		l.down, l.closed = down, []span{{begin + 22*sec, begin + 30*sec}}
 		p.event(begin+30*sec, "harness", history.Event{Op: history.Ready})
 		p.call(begin+29*sec, begin+30*sec+400*ms, "worker-8.1", history.OK, history.Event{Op: history.Claim})

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -21,7 +22,7 @@ type Restarts struct {
 	Unplanned []string `json:"unplanned"`
 }
 
-// restarts sorts the ends of processes by cause.
+// restarts counts the ends of processes by cause.
 func restarts(events []history.Event) Restarts {
 	r := Restarts{Unplanned: []string{}}
 	lives := make(map[string]bool)
@@ -30,6 +31,38 @@ func restarts(events []history.Event) Restarts {
 			lives[e.Proc] = true
 		}
 	}
+	for _, d := range deaths(events) {
+		again := lives[successor(d.proc)] && strings.HasPrefix(d.proc, string(script.Worker))
+		switch {
+		case d.cause == unplanned:
+			r.Unplanned = append(r.Unplanned, d.proc+": "+cmp.Or(d.how, "by itself"))
+		case again && d.cause == planned:
+			r.Planned++
+		case again:
+			r.ByJob++
+		}
+	}
+	return r
+}
+
+// death is the end of a process.
+type death struct {
+	at    int64
+	proc  string
+	cause cause
+	how   string
+}
+
+type cause int
+
+const (
+	unplanned cause = iota
+	planned
+	byJob
+)
+
+// deaths are the ends of processes, in their order.
+func deaths(events []history.Event) (all []death) {
 	told := make(map[string]bool)                 // by process: to end
 	running := make(map[string]map[claimKey]bool) // by process: jobs that end it
 	for _, e := range events {
@@ -46,26 +79,17 @@ func restarts(events []history.Event) Restarts {
 		case history.End:
 			delete(running[e.Proc], claimKey{e.Job, e.Fence})
 		case history.Exit:
-			again := lives[successor(e.Target)] && strings.HasPrefix(e.Target, string(script.Worker))
+			d := death{at: e.At, proc: e.Target, how: e.Error}
 			switch {
 			case told[e.Target]:
-				if again {
-					r.Planned++
-				}
+				d.cause = planned
 			case len(running[e.Target]) > 0:
-				if again {
-					r.ByJob++
-				}
-			default:
-				how := e.Error
-				if how == "" {
-					how = "by itself"
-				}
-				r.Unplanned = append(r.Unplanned, e.Target+": "+how)
+				d.cause = byJob
 			}
+			all = append(all, d)
 		}
 	}
-	return r
+	return all
 }
 
 // successor is the name of the next life of a process.

@@ -30,10 +30,13 @@ const (
 	byOthers = "others"
 )
 
-// apart is how long before the call a claim must have ended to count as over:
-// the witness has the time of the statement that ended it, and what came before
-// its commit was in time.
-const apart = int64(time.Second)
+const (
+	// apart is how far two events must lie apart so that their order is certain,
+	// though one has the database's time and the other the machine's.
+	apart = int64(5 * time.Millisecond)
+	// commit is how long a commit may take.
+	commit = int64(5 * time.Second)
+)
 
 // stale counts the stale writes: what the zombie replays, which it knows to be
 // stale; what workers write about claims that somebody else has ended, after they
@@ -77,15 +80,15 @@ func (m *measure) stale() []StaleWrites {
 				continue
 			}
 			end, ended := over[claim]
-			if !ended || end+apart >= call.At {
+			if !ended || end.by+apart >= call.At {
 				continue
 			}
-			if first, sent := wrote[writeKey{e.Proc, claim}]; sent && first <= end {
+			if first, sent := wrote[writeKey{e.Proc, claim}]; sent && first <= end.by {
 				continue // the process itself may have ended it
 			}
 			by := byOthers
 			for _, p := range pauses[e.Proc] {
-				if p.from <= end && p.to <= call.At {
+				if p.from <= end.at && p.to <= call.At {
 					by = byFrozen
 				}
 			}
@@ -107,14 +110,24 @@ type (
 	}
 )
 
+// end is when a claim ended. The witness has the time of the statement, and what
+// came before its commit was in time: that was over when the job changed again, or
+// a good while later.
+type end struct{ at, by int64 }
+
 // over is when each claim ended, by whomever.
-func (m *measure) over() map[claimKey]int64 {
-	over := make(map[claimKey]int64)
+func (m *measure) over() map[claimKey]end {
+	over := make(map[claimKey]end)
 	for _, j := range m.jobs {
 		for i, s := range j.states {
-			if s.status == "running" && i+1 < len(j.states) && j.states[i+1].fence != s.fence {
-				over[claimKey{j.id, s.fence}] = j.states[i+1].at
+			if s.status != "running" || i+1 == len(j.states) || j.states[i+1].fence == s.fence {
+				continue
 			}
+			e := end{at: j.states[i+1].at}
+			if e.by = e.at + commit; i+2 < len(j.states) {
+				e.by = min(e.by, j.states[i+2].at)
+			}
+			over[claimKey{j.id, s.fence}] = e
 		}
 	}
 	return over

@@ -13,11 +13,18 @@ import (
 
 func TestStaleWrites(t *testing.T) {
 	const frozen, other = "worker-1.1", "worker-2.1"
-	// lost is a claim of worker, made at 1 s, that is reaped at 10 s.
-	lost := func(p *play, id int64, worker string) history.Ref {
+	// reaped is a claim of worker, made at 1 s, that is reaped at 10 s.
+	reaped := func(p *play, id int64, worker string) (history.Ref, witness.State) {
 		running := p.claim(begin+sec, id, script.Long, worker, p.enqueue(begin, id, script.Long, 0))
-		p.line(begin+10*sec, "UPDATE", id, script.Long, running, witness.State{Status: "ready", Fence: running.Fence + 1, RunAt: at(begin + 20*sec)})
-		return history.Ref{Job: id, Fence: running.Fence}
+		ready := witness.State{Status: "ready", Fence: running.Fence + 1, RunAt: at(begin + 10*sec)}
+		p.line(begin+10*sec, "UPDATE", id, script.Long, running, ready)
+		return history.Ref{Job: id, Fence: running.Fence}, ready
+	}
+	// lost is one whose job somebody else has claimed by then.
+	lost := func(p *play, id int64, worker string) history.Ref {
+		ref, ready := reaped(p, id, worker)
+		p.claim(begin+10*sec+500*ms, id, script.Long, "worker-7.1", ready)
+		return ref
 	}
 	write := func(p *play, ns int64, proc string, op history.Op, phase history.Phase, ref history.Ref, result string) {
 		ref.Result = result
@@ -67,9 +74,15 @@ func TestStaleWrites(t *testing.T) {
 			p.call(begin+9*sec, late, frozen, history.OK, history.Event{Op: history.Finish, Refs: []history.Ref{ref}})
 		}, StaleWrites{By: byFrozen}},
 		"one that may have come before the commit that ended the claim": {func(p *play) {
-			write(p, begin+11*sec-ms, other, history.Extend, history.OK, lost(p, 1, other), "")
+			ref, _ := reaped(p, 1, other)
+			p.call(late, late+ms, other, history.OK, history.Event{Op: history.Extend, Refs: []history.Ref{ref}})
 			p.events[len(p.events)-1].Refs = nil
 		}, StaleWrites{By: byOthers}},
+		"and one that cannot have": {func(p *play) {
+			ref, _ := reaped(p, 1, other)
+			p.call(late+5*sec, late+6*sec, other, history.OK, history.Event{Op: history.Extend, Refs: []history.Ref{ref}})
+			p.events[len(p.events)-1].Refs = nil
+		}, StaleWrites{By: byOthers, Attempted: 1, Accepted: 1}},
 		"one that repeats what may have ended the claim": {func(p *play) {
 			ref := lost(p, 1, frozen)
 			write(p, begin+9*sec, frozen, history.Finish, history.Unknown, ref, "")
