@@ -1,7 +1,9 @@
 package run
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +20,7 @@ import (
 	"github.com/fencepost-go/fencepost/lab/torture/internal/report"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/witness"
 )
 
 // Place is where runs leave their records, and what they have in common.
@@ -198,6 +201,9 @@ func (r *one) judge(ctx context.Context, result *report.Run) error {
 	if in.Lost, err = r.stage.Lost(ctx); err != nil {
 		return err
 	}
+	if err := r.keep(in.Lines); err != nil {
+		return err
+	}
 	in.Offset = r.offset
 	in.Limits = check.Limits{Lease: r.Lease, Poll: r.Poll, Slots: r.Slots, Pooled: r.pooled}
 	result.Findings = check.Check(in)
@@ -209,6 +215,21 @@ func (r *one) judge(ctx context.Context, result *report.Run) error {
 		},
 	})
 	return nil
+}
+
+// keep writes the witness to where the histories are, for whoever wants to know
+// more than the report says.
+func (r *one) keep(lines []witness.Line) error {
+	f, err := os.Create(filepath.Join(r.dir, "witness.json"))
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(f)
+	encoder := json.NewEncoder(out)
+	for _, l := range lines {
+		err = errors.Join(err, encoder.Encode(l))
+	}
+	return errors.Join(err, out.Flush(), f.Close())
 }
 
 func (r *one) logf(format string, args ...any) {
