@@ -18,12 +18,12 @@ func again(ix *index, f *finding) {
 			}
 			switch {
 			case out == nil:
-				f.violated("an outcome was acknowledged, and never stored", ix.call(w.call, cl.id)...)
+				f.violated("an outcome was acknowledged, and never stored", ix.call(w.call, cl.id, cl.fence)...)
 			case out.at > w.ret.At+clockError:
-				f.violated("an outcome was acknowledged before it was stored", steps(ix.call(w.call, cl.id), ix.change(out))...)
+				f.violated("an outcome was acknowledged before it was stored", steps(ix.call(w.call, cl.id, cl.fence), ix.change(out))...)
 			case out.at < w.At-clockError: // a write with an old fence, which is another invariant
 			case !out.fits(w.verb):
-				f.violated("an outcome was acknowledged, and another one stored", steps(ix.call(w.call, cl.id), ix.change(out))...)
+				f.violated("an outcome was acknowledged, and another one stored", steps(ix.call(w.call, cl.id, cl.fence), ix.change(out))...)
 			}
 			if w.verb == "done" || w.verb == "complete" {
 				redone(ix, f, cl, w)
@@ -47,7 +47,7 @@ func redone(ix *index, f *finding, cl *claim, w *write) {
 				return
 			}
 		}
-		f.violated("a job was done again after that was acknowledged", steps(ix.call(w.call, cl.id), ix.change(later.given), ix.event(s, cl.id))...)
+		f.violated("a job was done again after that was acknowledged", steps(ix.call(w.call, cl.id, cl.fence), ix.change(later.given), ix.event(s, cl.id, cl.fence))...)
 		return
 	}
 }

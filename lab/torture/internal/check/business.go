@@ -72,7 +72,7 @@ func effects(ix *index, f *finding) {
 			// What has gone with a former primary has taken its effect with it.
 			if there[claimName{cl.id, cl.fence}] == 0 && cl.lostOut == nil {
 				f.violated("a completion was committed, and its effect is not there",
-					steps(ix.call(w.call, cl.id), ix.row("no effect of job %d, fence %d", cl.id, cl.fence))...)
+					steps(ix.call(w.call, cl.id, cl.fence), ix.row("no effect of job %d, fence %d", cl.id, cl.fence))...)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ func cleanStops(ix *index, f *finding) {
 		}
 		f.Checked++
 		if e.Result != "" {
-			f.violated("something was left after a clean stop", ix.event(e, 0))
+			f.violated("something was left after a clean stop", ix.event(e))
 		}
 	}
 	for _, p := range ix.crew {
@@ -26,14 +26,14 @@ func cleanStops(ix *index, f *finding) {
 		f.Checked++
 		for _, cl := range ix.claimList {
 			if s := cl.start(); s != nil && s.Proc == p.name && cl.end == nil {
-				f.violated("a handler was left after a clean stop", ix.event(s, cl.id), ix.event(p.bye, 0))
+				f.violated("a handler was left after a clean stop", ix.event(s, cl.id, cl.fence), ix.event(p.bye))
 			}
 			// It can hand back only what it knows that it has.
 			if cl.given == nil || cl.taken == nil || cl.holder != p || cl.lostOut != nil || len(cl.job.lost) > 0 {
 				continue
 			}
 			if cl.out == nil || cl.out.at > p.bye.At+clockError {
-				s := steps(ix.change(cl.given), ix.event(p.bye, 0))
+				s := steps(ix.change(cl.given), ix.event(p.bye))
 				if cl.out != nil {
 					s = append(s, ix.change(cl.out))
 				}

@@ -79,7 +79,7 @@ func orphan(ix *index, f *finding, p *process, cl *claim) {
 	}
 	s := []Step{ix.change(cl.given), {ix.at(p.gone), p.name, "is gone"}}
 	if died != nil {
-		s = append(s, ix.event(died, 0))
+		s = append(s, ix.event(died))
 	}
 	switch {
 	case cl.out == nil:

@@ -12,10 +12,10 @@ func fences(ix *index, f *finding) {
 			f.violated("a fence was given twice", ix.change(cl.given), ix.change(cl.again))
 		}
 		if len(cl.more) > 0 {
-			f.violated("two calls were given one claim", steps(ix.call(cl.taken, cl.id), ix.call(cl.more[0], cl.id))...)
+			f.violated("two calls were given one claim", steps(ix.call(cl.taken, cl.id, cl.fence), ix.call(cl.more[0], cl.id, cl.fence))...)
 		}
 		if len(cl.starts) > 1 {
-			f.violated("two handlers started under one fence", ix.event(cl.starts[0], cl.id), ix.event(cl.starts[1], cl.id))
+			f.violated("two handlers started under one fence", ix.event(cl.starts[0], cl.id, cl.fence), ix.event(cl.starts[1], cl.id, cl.fence))
 		}
 	}
 	for _, j := range ix.jobs {

@@ -16,7 +16,7 @@ func ghosts(ix *index, f *finding) {
 		f.part("rolled back", 1)
 		for _, j := range ix.byToken[token] {
 			first := append(j.changes, j.lost...)[0]
-			f.violated("a job is there whose transaction was rolled back", steps(ix.call(tries[0].call, 0), ix.change(first))...)
+			f.violated("a job is there whose transaction was rolled back", steps(ix.call(tries[0].call), ix.change(first))...)
 		}
 	}
 	for _, cl := range ix.claimList {
@@ -27,9 +27,9 @@ func ghosts(ix *index, f *finding) {
 		f.Checked++
 		switch {
 		case cl.given == nil:
-			f.violated("a handler started under a claim that the database has never committed", ix.event(s, cl.id))
+			f.violated("a handler started under a claim that the database has never committed", ix.event(s, cl.id, cl.fence))
 		case s.Token != "" && cl.job.token != "" && s.Token != cl.job.token:
-			f.violated("a handler got another job than was claimed", ix.change(cl.given), ix.event(s, cl.id))
+			f.violated("a handler got another job than was claimed", ix.change(cl.given), ix.event(s, cl.id, cl.fence))
 		}
 	}
 }

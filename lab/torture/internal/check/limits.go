@@ -17,7 +17,7 @@ func limits(ix *index, f *finding) {
 			f.Checked++
 			f.part("claims", 1)
 			if len(c.ret.Refs) > c.Asked {
-				f.violated(fmt.Sprintf("a claim brought %d jobs, and %d were asked for", len(c.ret.Refs), c.Asked), ix.call(c, 0)...)
+				f.violated(fmt.Sprintf("a claim brought %d jobs, and %d were asked for", len(c.ret.Refs), c.Asked), ix.call(c)...)
 			}
 		}
 		for queue, l := range p.busy {
@@ -42,7 +42,7 @@ func (ix *index) crowd(p *process, queue string, at int64) (all []Step) {
 	for _, cl := range ix.claimList {
 		for _, s := range cl.starts {
 			if s.Proc == p.name && s.Queue == queue && s.At <= at && cl.over(ix) > at {
-				all = append(all, ix.event(s, cl.id))
+				all = append(all, ix.event(s, cl.id, cl.fence))
 			}
 		}
 	}

@@ -239,7 +239,7 @@ func (ix *index) operations(j *job) (all []porcupine.Operation) {
 			if cl.taken == nil {
 				seen(c, o)
 			} else {
-				o.steps = func() []Step { return ix.call(cl.taken, j.id) }
+				o.steps = func() []Step { return ix.call(cl.taken, j.id, cl.fence) }
 				put(cl.taken.At, cl.taken.ret.At, o)
 			}
 		}
@@ -256,7 +256,7 @@ func (ix *index) operations(j *job) (all []porcupine.Operation) {
 				}
 				o.maybe = true
 			}
-			o.steps = func() []Step { return ix.call(w.call, j.id) }
+			o.steps = func() []Step { return ix.call(w.call, j.id, cl.fence) }
 			put(w.At, w.until(), o)
 		}
 	}
@@ -285,39 +285,53 @@ func (ix *index) operations(j *job) (all []porcupine.Operation) {
 	return all
 }
 
-// shortest is the shortest beginning of the history that has no order: what had
-// not returned by then may have happened or not. Of that, the end.
+// shortest is the shortest beginning of the history that has no order, without
+// what changes nothing and is not needed to show that. What had not returned by
+// then may have happened or not.
 func shortest(ops []porcupine.Operation) (all []Step) {
-	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
-	until := func(n int) (part []porcupine.Operation) {
-		for _, o := range ops {
-			if o.Call > ops[n].Return {
-				continue
-			}
-			if o.Return > ops[n].Return {
-				pending := *o.Input.(*op)
-				pending.maybe = true
-				o.Input, o.Return = &pending, never
-				if !(&pending).changes() {
-					continue
-				}
-			}
-			part = append(part, o)
-		}
-		return part
+	illegal := func(part []porcupine.Operation) bool {
+		return porcupine.CheckOperationsTimeout(model, part, 100*time.Millisecond) == porcupine.Illegal
 	}
-	n := len(ops) - 1
+	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
+	part := ops
 	for i := range ops {
-		if porcupine.CheckOperationsTimeout(model, until(i), 100*time.Millisecond) == porcupine.Illegal {
-			n = i
+		if p := until(ops, ops[i].Return); illegal(p) {
+			part = p
 			break
 		}
 	}
+	for i := len(part) - 1; i >= 0; i-- {
+		if o := part[i].Input.(*op); o.changes() && (o.answer == accepted || o.answer == "done") && !o.maybe {
+			continue
+		}
+		if less := slices.Delete(slices.Clone(part), i, i+1); illegal(less) {
+			part = less
+		}
+	}
 	const most = 8
-	for _, o := range ops[max(0, n+1-most) : n+1] {
+	for _, o := range part[max(0, len(part)-most):] {
 		all = append(all, o.Input.(*op).steps()...)
 	}
 	return all
+}
+
+// until is what was called by then.
+func until(ops []porcupine.Operation, then int64) (part []porcupine.Operation) {
+	for _, o := range ops {
+		if o.Call > then {
+			continue
+		}
+		if o.Return > then {
+			pending := *o.Input.(*op)
+			pending.maybe = true
+			o.Input, o.Return = &pending, never
+			if !pending.changes() {
+				continue
+			}
+		}
+		part = append(part, o)
+	}
+	return part
 }
 
 // changes says that the operation may change a job.

@@ -27,7 +27,7 @@ func lostJobs(ix *index, f *finding) {
 			f.part("went with a former primary", 1)
 		case acknowledged != nil && len(there) == 0:
 			f.violated("an acknowledged job was never seen by the database",
-				steps(ix.call(acknowledged, 0), Step{ix.at(ix.last), "witness", "no line of token " + token})...)
+				steps(ix.call(acknowledged), Step{ix.at(ix.last), "witness", "no line of token " + token})...)
 		case len(there) > 1:
 			var all []Step
 			for _, j := range there {

@@ -1,5 +1,11 @@
 package check
 
+import (
+	"slices"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+)
+
 // pauseEnough is how much of a lease a process must have been frozen for its
 // lease to run out by that: it is extended when a third is over, and a pause of
 // 0.6 of one must do no harm.
@@ -97,14 +103,21 @@ func (ix *index) wrongly(j *job, c *change) string {
 	if float64(within(p.pauses, end-lease, c.at)) >= pauseEnough*float64(lease) {
 		return ""
 	}
-	if cl := ix.claims[claimName{j.id, c.before.Fence}]; cl != nil && cl.taken == nil && cl.given != nil {
-		for _, call := range p.claims {
-			if call.ret != nil && call.could(cl.given.at) && call.until() == never {
-				return "" // the answer was lost: it does not know that it has the job
-			}
-		}
+	if cl := ix.claims[claimName{j.id, c.before.Fence}]; cl != nil && cl.given != nil && ix.unheard(p, cl, c.at) {
+		return ""
 	}
 	return "the lease of a live worker ran out"
+}
+
+// unheard says that the worker could not know by then that it had the claim: the
+// answer was lost, or came too late.
+func (ix *index) unheard(p *process, cl *claim, at int64) bool {
+	if cl.taken != nil {
+		return cl.taken.ret.At > at
+	}
+	return slices.ContainsFunc(p.claims, func(c *call) bool {
+		return c.ret != nil && c.phase() == history.Unknown && c.could(cl.given.at)
+	})
 }
 
 // unlawful says why the second handler should not have started while the first

@@ -50,7 +50,7 @@ func staleWrite(ix *index, f *finding, cl *claim, w *write) {
 		f.part("by others", 1)
 	}
 	if w.result == accepted && !ix.said(cl, w) {
-		f.violated("a write with an old fence was accepted", steps(ix.change(cl.out), ix.call(w.call, cl.id))...)
+		f.violated("a write with an old fence was accepted", steps(ix.change(cl.out), ix.call(w.call, cl.id, cl.fence))...)
 	}
 }
 
@@ -79,11 +79,11 @@ func explained(ix *index, f *finding, j *job, changes []*change) {
 		switch c.what {
 		case extended:
 			if cl == nil || !slices.ContainsFunc(cl.writes, func(w *write) bool { return w.verb == "extend" && w.could(c.at) }) {
-				f.violated("a lease was extended, and nobody who had the fence asked for it", ix.change(c))
+				f.violated("a lease was extended, and nobody who had the fence asked for it", ix.suspects(j, c)...)
 			}
 		case failed, snoozed, returned, ended:
 			if cl.outcome(c) == nil {
-				f.violated("an outcome was stored, and nobody who had the fence sent it", ix.change(c))
+				f.violated("an outcome was stored, and nobody who had the fence sent it", ix.suspects(j, c)...)
 			}
 		case released:
 			if cl.outcome(c) == nil && ix.operated(j.id, c, "release") == nil {
@@ -106,9 +106,23 @@ func explained(ix *index, f *finding, j *job, changes []*change) {
 			}
 		}
 		if len(stored) > 1 {
-			f.violated("two outcomes under one fence were accepted", steps(ix.change(cl.out), ix.call(stored[0].call, cl.id), ix.call(stored[1].call, cl.id))...)
+			f.violated("two outcomes under one fence were accepted", steps(ix.change(cl.out), ix.call(stored[0].call, cl.id, cl.fence), ix.call(stored[1].call, cl.id, cl.fence))...)
 		}
 	}
+}
+
+// suspects is the change, and who wrote about the job at that time under another
+// fence.
+func (ix *index) suspects(j *job, c *change) []Step {
+	s := []Step{ix.change(c)}
+	for _, cl := range j.claims {
+		for _, w := range cl.writes {
+			if cl.fence != c.before.Fence && w.could(c.at) && w.result != refused && (w.outcome() || w.verb == "extend") {
+				s = append(s, ix.call(w.call, cl.id, cl.fence)...)
+			}
+		}
+	}
+	return s
 }
 
 // fencedWrites: of the writes to business rows that show a fence none is

@@ -13,8 +13,8 @@ import (
 func (ix *index) at(t int64) time.Duration { return time.Duration(t - ix.began) }
 
 // event is an event as a step of a counterexample. Of several jobs only the one
-// that it is about is named.
-func (ix *index) event(e *history.Event, about int64) Step {
+// that it is about is named: by its id, and by its fence if that is given.
+func (ix *index) event(e *history.Event, about ...int64) Step {
 	var b strings.Builder
 	b.WriteString(string(e.Op))
 	if e.Phase != "" {
@@ -22,7 +22,7 @@ func (ix *index) event(e *history.Event, about int64) Step {
 	}
 	ref := e.Ref
 	for _, r := range e.Refs {
-		if r.Job == about && about != 0 {
+		if len(about) > 0 && r.Job == about[0] && (len(about) == 1 || r.Fence == about[1]) {
 			verb := ref.Verb
 			ref = r
 			if ref.Verb == "" {
@@ -86,10 +86,10 @@ func (ix *index) change(c *change) Step {
 }
 
 // call is a call, with its return, as steps.
-func (ix *index) call(c *call, about int64) []Step {
-	steps := []Step{ix.event(c.Event, about)}
+func (ix *index) call(c *call, about ...int64) []Step {
+	steps := []Step{ix.event(c.Event, about...)}
 	if c.ret != nil {
-		steps = append(steps, ix.event(c.ret, about))
+		steps = append(steps, ix.event(c.ret, about...))
 	}
 	return steps
 }

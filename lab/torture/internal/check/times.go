@@ -31,7 +31,7 @@ func times(ix *index, f *finding) {
 		if s := cl.start(); s != nil && cl.given != nil {
 			f.Checked++
 			if s.At+clockError < cl.given.at {
-				f.violated("a handler started before its job was claimed", ix.event(s, cl.id), ix.change(cl.given))
+				f.violated("a handler started before its job was claimed", ix.event(s, cl.id, cl.fence), ix.change(cl.given))
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func putOff(ix *index, f *finding, cl *claim, c *change) {
 	// By the earliest call that may have stored it, and to the microsecond.
 	soonest := w.At + w.ref.Delay - clockError - int64(time.Microsecond)
 	if due := c.after.RunAt.UnixNano() - ix.Offset; due < soonest {
-		f.violated("a job is due again before its delay is over", steps(ix.call(w.call, cl.id), ix.change(c))...)
+		f.violated("a job is due again before its delay is over", steps(ix.call(w.call, cl.id, cl.fence), ix.change(c))...)
 	}
 }
 
@@ -69,7 +69,7 @@ func scheduled(ix *index, f *finding, j *job, c *change) {
 		}
 		f.Checked++
 		if due < soonest {
-			f.violated("a job is due before it was scheduled", steps(ix.call(e.call, 0), ix.change(c))...)
+			f.violated("a job is due before it was scheduled", steps(ix.call(e.call), ix.change(c))...)
 		}
 	}
 }
