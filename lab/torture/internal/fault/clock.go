@@ -17,22 +17,20 @@ var clockFaults = []Fault{{
 
 // wrongClocks ends workers in order and gives each a life in the wrong time.
 func wrongClocks(ctx context.Context, a *act) error {
+	mend, cancel := mending(ctx)
+	defer cancel()
 	some := a.victims()
-	var errs []error
+	off := make(map[*stage.Process]time.Duration)
 	for i, p := range some {
-		off := a.between(time.Hour, 9*time.Hour)
+		off[p] = a.between(time.Hour, 9*time.Hour)
 		if i%2 == 1 {
-			off = -off
+			off[p] *= -1
 		}
-		errs = append(errs, another(p, stage.Next{
-			Program: a.Options().Wrong,
-			Env:     []string{stage.ClockVariable + "=" + strconv.Itoa(int(off.Seconds()))},
-		}))
 	}
-	errs = append(errs, alive(ctx, some))
+	err := another(mend, some, func(p *stage.Process) stage.Next {
+		seconds := strconv.Itoa(int(off[p].Seconds()))
+		return stage.Next{Program: a.Options().Wrong, Env: []string{stage.ClockVariable + "=" + seconds}}
+	})
 	wait(ctx, a.length)
-	for _, p := range some {
-		errs = append(errs, another(p, stage.Next{}))
-	}
-	return errors.Join(append(errs, alive(ctx, some))...)
+	return errors.Join(err, another(mend, some, usual))
 }

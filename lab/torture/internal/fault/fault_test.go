@@ -39,15 +39,19 @@ func (w *world) traces() (all []string) {
 	}
 }
 
-// mounted are the small disks that there are.
-func mounted(t *testing.T) (all []string) {
-	t.Helper()
+// mounted are the small disks that the primary's data directory has. Other runs
+// may go on beside this one.
+func (w *world) mounted() (all []string) {
+	w.t.Helper()
+	if !stage.CanMount() {
+		return nil
+	}
 	text, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "torture ") {
+		if strings.Contains(line, " "+w.Data()+"/") {
 			all = append(all, line)
 		}
 	}
@@ -71,6 +75,10 @@ func TestEveryFaultMends(t *testing.T) {
 	for i, f := range All {
 		ok := t.Run(f.Name, func(t *testing.T) {
 			if lack := f.Needs.Lack(w.Stage); lack != "" {
+				// What needs a newer server has a test of its own.
+				if os.Getenv("FENCEPOST_NEED_ALL") != "" && f.Needs.Major == 0 {
+					t.Error(lack)
+				}
 				t.Log(lack)
 				return
 			}
@@ -86,7 +94,7 @@ func TestEveryFaultMends(t *testing.T) {
 			if all := w.traces(); len(all) > 0 {
 				t.Errorf("left behind: %q", all)
 			}
-			if all := mounted(t); len(all) > 0 {
+			if all := w.mounted(); len(all) > 0 {
 				t.Errorf("left mounted: %q", all)
 			}
 			recorded(t, w.events(), f.Name, begin)
@@ -192,7 +200,7 @@ func TestFaultsThatAreCutShortMend(t *testing.T) {
 			t.Errorf("%s went on for %s", f.Name, took)
 		}
 		w.well(history.Now())
-		if all := append(w.traces(), mounted(t)...); len(all) > 0 {
+		if all := append(w.traces(), w.mounted()...); len(all) > 0 {
 			t.Fatalf("%s has left %q", f.Name, all)
 		}
 	}

@@ -69,7 +69,7 @@ func child() error {
 		return err
 	}
 	defer pool.Close()
-	for n := int64(1); ctx.Err() == nil; n++ {
+	for n := int64(1000); ctx.Err() == nil; n++ {
 		if a.Break == "claim" {
 			// A claim, of which every second one begins at once and ends.
 			c := history.Event{Ref: history.Ref{Job: n, Fence: n}}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
 )
@@ -38,32 +39,35 @@ func pooler(ctx context.Context, a *act) error {
 	mend, cancel := mending(ctx)
 	defer cancel()
 	some := a.victims()
-	var errs []error
+	next := make(map[*stage.Process]stage.Next)
 	for i, p := range some {
-		direct := p.Assignment().DSN
 		dsn, err := a.Pooled(mend, p)
 		if err != nil {
-			errs = append(errs, err)
-			break
+			return err
 		}
-		next := stage.Next{DSN: dsn}
+		way := stage.Next{DSN: dsn}
 		if i%2 == 0 {
-			next.ListenDSN = direct
+			way.ListenDSN = p.Assignment().DSN
 		}
-		errs = append(errs, another(p, next))
+		next[p] = way
 	}
-	errs = append(errs, alive(ctx, some))
+	err := another(mend, some, func(p *stage.Process) stage.Next { return next[p] })
 	wait(ctx, a.length)
-	for _, p := range some {
-		errs = append(errs, another(p, stage.Next{}))
-	}
-	return errors.Join(append(errs, alive(ctx, some))...)
+	return errors.Join(err, another(mend, some, usual))
 }
 
-// another ends a process in order, and gives it another next life.
-func another(p *stage.Process, next stage.Next) error {
-	return errors.Join(p.Term(stopPatience), p.Again(next))
+// another ends processes in order, all at once, and gives each another next
+// life.
+func another(ctx context.Context, all []*stage.Process, next func(*stage.Process) stage.Next) error {
+	var ends errgroup.Group
+	for _, p := range all {
+		ends.Go(func() error { return errors.Join(p.Term(stopPatience), p.Again(next(p))) })
+	}
+	return errors.Join(ends.Wait(), alive(ctx, all))
 }
+
+// usual is the life that all others have.
+func usual(*stage.Process) stage.Next { return stage.Next{} }
 
 // takeTime bounds how long it takes to have all connections.
 const takeTime = 20 * time.Second
