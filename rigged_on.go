@@ -29,17 +29,21 @@ func riggedTick(tick func(context.Context) (poller.Look, error)) func(context.Co
 	}
 }
 
-// riggedListener looks before it listens, without the guard ListenFirst; a
-// while before, or it would take many runs to see what that costs.
+// riggedListener looks before it listens, without the guard ListenFirst, and
+// takes itself for hearing from then on: a process that knows that it is deaf
+// polls. It looks a while before, or it would take many runs to see what that
+// costs.
 func riggedListener(r *running, c notify.Config) notify.Config {
 	if !torture.Removed(torture.ListenFirst) {
 		return c
 	}
 	c.Connected = func() {}
+	hearing := c.Hearing
+	c.Hearing = func(bool, error) { hearing(true, nil) }
 	connConfig := c.ConnConfig
 	c.ConnConfig = func(ctx context.Context) (*pgx.ConnConfig, error) {
 		r.look()
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(time.Second)
 		return connConfig(ctx)
 	}
 	return c

@@ -609,6 +609,28 @@ var cases = []struct {
 	}},
 
 	// 16
+	{"16: a failure of a job that is gone is taken for the completion that its handler rolled back", nil, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.call(w1, history.Event{Op: history.Complete, Ref: history.Ref{Job: id, Fence: fence}},
+			func() (history.Phase, history.Event) { return history.Failed, history.Event{} })
+		w.operate("delete", id)
+		w.stop(w1, id, fence, "retry")
+		w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry"}}},
+			func() (history.Phase, history.Event) {
+				return history.OK, history.Event{Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry", Result: "stored"}}}
+			})
+	}},
+	{"16: a failure of a job that is gone is stored", []int{16}, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.operate("delete", id)
+		w.stop(w1, id, fence, "retry")
+		w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry"}}},
+			func() (history.Phase, history.Event) {
+				return history.OK, history.Event{Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry", Result: "stored"}}}
+			})
+	}},
 	{"16: a reap and a late outcome meet", nil, func(w *world) {
 		id := w.enqueue("a")
 		fence := w.claim(w1, id)

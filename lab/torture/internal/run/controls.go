@@ -65,7 +65,11 @@ var Controls = []Control{
 		Guard: torture.ListenFirst, Caught: []int{11},
 		About:  "the look at what is due comes before LISTEN",
 		Faults: []string{"terminate-listener"},
-		Plan:   func(p *Plan) { p.Workers, p.Poll, p.Rate = 1, 20*time.Second, 20 },
+		Length: 45 * time.Second, // and few jobs: the next bell would make up for the one that is missed
+		Plan: func(p *Plan) {
+			p.Workers, p.Poll, p.Rate, p.Most = 1, 20*time.Second, 1.5, time.Minute
+			p.Mix = script.Mix{script.Short: 1}
+		},
 	},
 	{
 		Guard: torture.ClockFence, Caught: []int{4},
