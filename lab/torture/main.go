@@ -20,6 +20,7 @@ import (
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/fault"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/report"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/rival"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/run"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
 )
@@ -60,16 +61,10 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if guard != "" {
+				return f.control(cmd, guard)
+			}
 			return f.run(cmd, func(ctx context.Context, at run.Place) (report.Run, error) {
-				if guard != "" {
-					c, err := run.ControlOf(guard)
-					if err != nil {
-						return report.Run{}, err
-					}
-					control, result := c.Run(ctx, f.seed, at)
-					result.Controls = []report.Control{control}
-					return result, nil
-				}
 				p := run.Standard(f.seed)
 				p.Length = time.Duration(minutes * float64(time.Minute))
 				p.Rate = rate
@@ -98,6 +93,7 @@ func root() *cobra.Command {
 	cmd.AddCommand(
 		suite(&f, "short", "At least 12 faults and 4 controls, in less than 5 minutes", run.Short),
 		suite(&f, "full", "All faults, all controls, and River beside, in about 25 minutes", run.Full),
+		f.rivalCommand(),
 		listCommand(),
 	)
 	return cmd
@@ -109,28 +105,32 @@ func suite(f *flags, name, about string, play func(context.Context, uint64, run.
 	}}
 }
 
-// run prepares what every run needs, lets it happen, and reports.
-func (f *flags) run(cmd *cobra.Command, play func(context.Context, run.Place) (report.Run, error)) (err error) {
-	if f.seed == 0 {
-		f.seed = rand.Uint64N(1_000_000) + 1
-	}
-	if f.out == "" {
-		f.out = "torture-out"
-		if err := os.RemoveAll(f.out); err != nil {
-			return err
-		}
-	}
-	dir, err := filepath.Abs(f.out)
+// control makes one control. That the run fails is what it is for.
+func (f *flags) control(cmd *cobra.Command, guard string) error {
+	c, err := run.ControlOf(guard)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	var control report.Control
+	err = f.run(cmd, func(ctx context.Context, at run.Place) (result report.Run, err error) {
+		control, result = c.Run(ctx, f.seed, at)
+		result.Controls = []report.Control{control}
+		return result, nil
+	})
+	if !control.OK() {
+		return errors.Join(err, fmt.Errorf("the checker has not noticed that the guard %s was missing", guard))
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "\nThat was to be expected: the guard %s was missing, and the checker has noticed.\n", guard)
+	return nil
+}
+
+// run prepares what every run needs, lets it happen, and reports.
+func (f *flags) run(cmd *cobra.Command, play func(context.Context, run.Place) (report.Run, error)) (err error) {
+	dir, err := f.prepare()
+	if err != nil {
 		return err
 	}
-	at := run.Place{Dir: dir, Major: f.major, Log: cmd.ErrOrStderr()}
-	if f.quiet {
-		at.Log = io.Discard
-	}
+	at := run.Place{Dir: dir, Major: f.major, Log: f.log(cmd)}
 	if at.Crew, err = run.BuildCrew(cmd.Context(), dir); err != nil {
 		return err
 	}
@@ -156,9 +156,33 @@ func (f *flags) run(cmd *cobra.Command, play func(context.Context, run.Place) (r
 	return nil
 }
 
+// prepare makes the folder for what is left of a run, and chooses a seed.
+func (f *flags) prepare() (dir string, err error) {
+	if f.seed == 0 {
+		f.seed = rand.Uint64N(1_000_000) + 1
+	}
+	if f.out == "" {
+		f.out = "torture-out"
+		if err := os.RemoveAll(f.out); err != nil {
+			return "", err
+		}
+	}
+	if dir, err = filepath.Abs(f.out); err != nil {
+		return "", err
+	}
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+func (f *flags) log(cmd *cobra.Command) io.Writer {
+	if f.quiet {
+		return io.Discard
+	}
+	return cmd.ErrOrStderr()
+}
+
 // repeat is the command that does the same again.
 func repeat(cmd *cobra.Command, seed uint64) string {
-	words := []string{"go run ./torture"}
+	words := []string{"cd lab && go run ./torture"}
 	if cmd.HasParent() {
 		words = append(words, cmd.Name())
 	}
@@ -168,6 +192,21 @@ func repeat(cmd *cobra.Command, seed uint64) string {
 		}
 	}
 	return strings.Join(append(words, fmt.Sprintf("--seed %d", seed)), " ")
+}
+
+func (f *flags) rivalCommand() *cobra.Command {
+	return &cobra.Command{Use: "rival", Short: "River and Fencepost under the same faults, in about 5 minutes", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		dir, err := f.prepare()
+		if err != nil {
+			return err
+		}
+		rows, err := rival.Run(cmd.Context(), rival.Options{Dir: dir, Seed: f.seed, Log: f.log(cmd)})
+		if err != nil {
+			return err
+		}
+		rival.Print(cmd.OutOrStdout(), rows)
+		return nil
+	}}
 }
 
 func listCommand() *cobra.Command {

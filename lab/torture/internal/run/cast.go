@@ -34,5 +34,9 @@ func (r *one) producer(i int) script.Assignment {
 }
 
 func (r *one) other(role script.Role) script.Assignment {
-	return script.Assignment{Role: role, Name: string(role) + "-1", Seed: r.Seed + 200, Lease: r.Lease}
+	a := script.Assignment{Role: role, Name: string(role) + "-1", Seed: r.Seed + 200, Lease: r.Lease}
+	if role == script.Zombie { // it writes by the same statements as a worker
+		a.Break = string(r.Break)
+	}
+	return a
 }

@@ -2,8 +2,10 @@ package run
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +17,12 @@ import (
 
 // describe fills in what took part, and how far apart the two clocks are.
 func (r *one) describe(ctx context.Context, result *report.Run) error {
-	result.Machine = report.Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU()}
+	result.Machine = report.Machine{
+		OS:     runtime.GOOS + "/" + runtime.GOARCH,
+		CPU:    fact("/proc/cpuinfo", "model name"),
+		Cores:  runtime.NumCPU(),
+		Memory: memory(),
+	}
 	result.Versions.Go = runtime.Version()
 	result.Versions.Fencepost = commit(ctx)
 	result.Settings = report.Settings{
@@ -26,6 +33,8 @@ func (r *one) describe(ctx context.Context, result *report.Run) error {
 	}
 	b := &pgx.Batch{}
 	b.Queue(`SELECT current_setting('server_version')`).QueryRow(func(row pgx.Row) error { return row.Scan(&result.Versions.PostgreSQL) })
+	b.Queue(`SELECT json_object_agg(name, setting) FROM pg_settings WHERE name = ANY ($1)`,
+		[]string{"max_connections", "max_notify_queue_pages"}).QueryRow(func(row pgx.Row) error { return row.Scan(&result.Settings.Server) })
 	b.Queue(`SELECT current_setting('fsync')`).QueryRow(func(row pgx.Row) error { return row.Scan(&result.Settings.Fsync) })
 	b.Queue(`SELECT current_setting('synchronous_commit')`).QueryRow(func(row pgx.Row) error { return row.Scan(&result.Settings.SynchronousCommit) })
 	if err := r.stage.Admin().SendBatch(ctx, b).Close(); err != nil {
@@ -49,6 +58,26 @@ func (r *one) compareClocks(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// fact is what a file of the system says of a name; "": nothing.
+func fact(file, name string) string {
+	text, _ := os.ReadFile(file) // there is none on other systems
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// memory is that of the machine, in bytes; 0: unknown.
+func memory() int64 {
+	kB, err := strconv.ParseInt(strings.TrimSuffix(fact("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kB << 10
 }
 
 // commit is the revision that was built, if this is a checkout of git.

@@ -47,13 +47,14 @@ func Short(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 	p := Standard(seed)
 	p.Name = "full"
+	p.Recovery = 12 * time.Second // with the calm before the next fault long enough to be judged
 	p.Faults = Possible(at)
 	result, err := One(ctx, p, at)
 	if err != nil {
 		return result, err
 	}
 	result.Demands = report.Demands{
-		Faults: len(p.Faults), Judged: len(p.Faults) / 2, StaleWrites: 10_000, Invariants: true,
+		Faults: len(p.Faults), Judged: len(p.Faults) * 9 / 10, StaleWrites: 10_000, Invariants: true,
 		Controls: len(Controls), Rivals: 8,
 	}
 	if err := addControls(ctx, &result, seed, at, torture.Guards); err != nil {
