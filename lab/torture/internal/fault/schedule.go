@@ -9,32 +9,28 @@ import (
 	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
 )
 
-// How long nothing happens before a fault, and after it.
-const (
-	Calm     = 5 * time.Second
-	Recovery = 15 * time.Second
-)
+// Pauses are how long nothing happens before a fault, and after it.
+type Pauses struct{ Calm, Recovery time.Duration }
 
 // Step is one fault of a schedule.
 type Step struct {
-	Fault    Fault
-	Seed     uint64 // of what it does
-	Calm     time.Duration
-	Recovery time.Duration
+	Fault Fault
+	Seed  uint64 // of what it does
+	Pauses
 }
 
 // Schedule puts faults into an order that the seed decides: each once, and then
 // from the beginning in another order, for as long as they fit into the time.
 // If that is zero, each once.
-func Schedule(seed uint64, faults []Fault, length time.Duration) []Step {
+func Schedule(seed uint64, faults []Fault, pauses Pauses, length time.Duration) []Step {
 	r := rand.New(rand.NewPCG(seed, 4))
 	var steps []Step
 	for used := time.Duration(0); len(faults) > 0; {
 		order := slices.Clone(faults)
 		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for _, f := range order {
-			step := Step{f, r.Uint64(), Calm, Recovery}
-			used += Calm + f.Length + Recovery
+			step := Step{f, r.Uint64(), pauses}
+			used += pauses.Calm + f.Length + pauses.Recovery
 			if length > 0 && used > length && len(steps) > 0 {
 				return steps
 			}

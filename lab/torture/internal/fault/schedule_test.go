@@ -14,12 +14,14 @@ func names(steps []Step) (all []string) {
 
 // One seed, one schedule; another seed, another one; each fault once before any
 // comes twice; within the time.
+var pauses = Pauses{Calm: 5 * time.Second, Recovery: 15 * time.Second}
+
 func TestSchedule(t *testing.T) {
-	once := Schedule(7, All, 0)
+	once := Schedule(7, All, pauses, 0)
 	if len(once) != len(All) {
 		t.Errorf("%d steps for %d faults", len(once), len(All))
 	}
-	again, other := Schedule(7, All, 0), Schedule(8, All, 0)
+	again, other := Schedule(7, All, pauses, 0), Schedule(8, All, pauses, 0)
 	same := true
 	seen := make(map[string]bool)
 	for i := range once {
@@ -39,7 +41,7 @@ func TestSchedule(t *testing.T) {
 	length := 20 * time.Minute
 	var used time.Duration
 	count := make(map[string]int)
-	for _, s := range Schedule(7, All[:4], length) {
+	for _, s := range Schedule(7, All[:4], pauses, length) {
 		used += s.Calm + s.Fault.Length + s.Recovery
 		count[s.Fault.Name]++
 	}
@@ -51,7 +53,7 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("%s comes %d times: %v", f.Name, n, count)
 		}
 	}
-	if steps := Schedule(7, All[:1], time.Second); len(steps) != 1 {
+	if steps := Schedule(7, All[:1], pauses, time.Second); len(steps) != 1 {
 		t.Errorf("a time that is too short for one has %v", names(steps))
 	}
 }

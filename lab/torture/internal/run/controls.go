@@ -20,7 +20,7 @@ type Control struct {
 	// Caught are the invariants of which one at least must be violated.
 	Caught []int
 	Faults []string
-	Length time.Duration // of the load, if there are no faults
+	Length time.Duration // of the load: its faults are repeated meanwhile
 	Plan   func(*Plan)   // what else it takes; nil: nothing
 }
 
@@ -65,9 +65,9 @@ var Controls = []Control{
 		Guard: torture.ListenFirst, Caught: []int{11},
 		About:  "the look at what is due comes before LISTEN",
 		Faults: []string{"terminate-listener"},
-		Length: 45 * time.Second, // and few jobs: the next bell would make up for the one that is missed
+		Length: time.Minute, // and few jobs: the next bell would make up for the one that is missed
 		Plan: func(p *Plan) {
-			p.Workers, p.Poll, p.Rate, p.Most = 1, 20*time.Second, 1.5, time.Minute
+			p.Workers, p.Poll, p.Rate, p.Most = 1, 20*time.Second, 1.5, 15*time.Second
 			p.Mix = script.Mix{script.Short: 1}
 		},
 	},
@@ -82,8 +82,8 @@ var Controls = []Control{
 		Faults: []string{"stop"},
 		Plan: func(p *Plan) {
 			p.SoftStop = 8 * time.Second
-			p.Mix = script.Mix{script.Short: 0.7, script.Long: 0.3}
-			p.Rate = 20
+			p.Mix = script.Mix{script.Short: 0.5, script.Long: 0.5}
+			p.Rate = 15
 		},
 	},
 	{
@@ -95,7 +95,7 @@ var Controls = []Control{
 		Guard: torture.Poll, Caught: []int{11},
 		About:  "an idle process trusts bells alone",
 		Faults: []string{"bells-lost"},
-		Plan:   func(p *Plan) { p.Rate = 5 },
+		Plan:   func(p *Plan) { p.Rate, p.Most = 5, 15*time.Second },
 	},
 }
 

@@ -21,8 +21,8 @@ type Plan struct {
 	Length time.Duration
 	// Most is how long a fault lasts at most; 0: as long as it does by itself.
 	Most time.Duration
-	// Calm is the time before each fault, Recovery the time after it.
-	Calm, Recovery time.Duration
+	// Pauses before and after each fault.
+	fault.Pauses
 
 	Workers     int
 	Slots       map[string]int // of each worker
@@ -40,8 +40,7 @@ func Standard(seed uint64) Plan {
 	return Plan{
 		Name:     "run",
 		Seed:     seed,
-		Calm:     5 * time.Second,
-		Recovery: 15 * time.Second,
+		Pauses:   fault.Pauses{Calm: 5 * time.Second, Recovery: 12 * time.Second}, // long enough to judge by
 		Workers:  4,
 		Slots:    map[string]int{script.Main: 20, script.Side: 8, script.Bin: 6},
 		Lease:    6 * time.Second,

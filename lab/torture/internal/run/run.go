@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -158,11 +159,13 @@ func (r *one) suffer(ctx context.Context) error {
 	if len(r.Faults) == 0 {
 		return sleep(ctx, r.Length)
 	}
-	for _, step := range fault.Schedule(r.Seed, r.Faults, r.Length) {
-		step.Calm, step.Recovery = r.Calm, r.Recovery
+	faults := slices.Clone(r.Faults)
+	for i, f := range faults {
 		if r.Most > 0 {
-			step.Fault = step.Fault.Within(r.Most)
+			faults[i] = f.Within(r.Most)
 		}
+	}
+	for _, step := range fault.Schedule(r.Seed, faults, r.Pauses, r.Length) {
 		if err := step.Run(ctx, r.stage); err != nil {
 			return err
 		}

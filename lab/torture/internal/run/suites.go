@@ -47,7 +47,6 @@ func Short(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 	p := Standard(seed)
 	p.Name = "full"
-	p.Recovery = 12 * time.Second // with the calm before the next fault long enough to be judged
 	p.Faults = Possible(at)
 	result, err := One(ctx, p, at)
 	if err != nil {
