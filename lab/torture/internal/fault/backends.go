@@ -11,7 +11,10 @@ import (
 )
 
 var backendFaults = []Fault{
-	terminate("listener"), terminate("exchange"), terminate("keeper"),
+	// A listener has a while to hear nothing in, or it would look all the time.
+	terminate("listener", 4*time.Second, 14*time.Second),
+	terminate("exchange", 400*time.Millisecond, 8*time.Second),
+	terminate("keeper", 400*time.Millisecond, 8*time.Second),
 	{
 		Name: "kill-backend", About: "a backend of the server is killed (SIGKILL): all sessions end, and the server recovers as from a crash",
 		Length: 3 * time.Second, touches: servers, body: killBackend,
@@ -20,12 +23,12 @@ var backendFaults = []Fault{
 
 // terminate ends one kind of the workers' own connections, of a random worker
 // or of all at once, again and again.
-func terminate(role string) Fault {
+func terminate(role string, every, length time.Duration) Fault {
 	return Fault{
 		Name: "terminate-" + role, About: "the connections named 'fencepost " + role + "' are ended (pg_terminate_backend), again and again",
-		Length: 8 * time.Second, touches: sessions,
+		Length: length, touches: sessions,
 		body: func(ctx context.Context, a *act) error {
-			return a.repeat(ctx, 400*time.Millisecond, func() error {
+			return a.repeat(ctx, every, func() error {
 				whose := "%"
 				if p := a.victim(); p != nil && a.r.IntN(3) > 0 {
 					whose = p.Base()

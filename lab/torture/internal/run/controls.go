@@ -65,9 +65,10 @@ var Controls = []Control{
 		Guard: torture.ListenFirst, Caught: []int{11},
 		About:  "the look at what is due comes before LISTEN",
 		Faults: []string{"terminate-listener"},
-		Length: time.Minute, // and few jobs: the next bell would make up for the one that is missed
+		Length: 75 * time.Second, // and few jobs: the next bell would make up for the one that is missed
 		Plan: func(p *Plan) {
 			p.Workers, p.Poll, p.Rate, p.Most = 1, 20*time.Second, 1.5, 15*time.Second
+			p.Unattended = true
 			p.Mix = script.Mix{script.Short: 1}
 		},
 	},
@@ -81,7 +82,7 @@ var Controls = []Control{
 		About:  "leases are not extended while a stop waits for handlers",
 		Faults: []string{"stop"},
 		Plan: func(p *Plan) {
-			p.SoftStop = 8 * time.Second
+			p.SoftStop, p.Calm = 8*time.Second, 6*time.Second
 			p.Mix = script.Mix{script.Short: 0.5, script.Long: 0.5}
 			p.Rate = 15
 		},

@@ -30,6 +30,8 @@ type Plan struct {
 	SoftStop    time.Duration
 	Rate        float64    // jobs a second; 0: half of what is measured first
 	Mix         script.Mix // nil: the default
+	// Unattended: nobody operates on the jobs, which rings bells too.
+	Unattended bool
 
 	// Break is a guard that all workers do without; "": none.
 	Break torture.Guard

@@ -119,7 +119,11 @@ func (r *one) play(ctx context.Context, result *report.Run) error {
 	result.Settings.Rate = r.Rate
 	var producers, others []*stage.Process
 	r.begin = history.Now() + int64(time.Second)
-	for _, a := range []script.Assignment{r.producer(0), r.producer(1), r.other(script.Zombie), r.other(script.Operator)} {
+	cast := []script.Assignment{r.producer(0), r.producer(1), r.other(script.Zombie)}
+	if !r.Unattended {
+		cast = append(cast, r.other(script.Operator))
+	}
+	for _, a := range cast {
 		p, err := r.stage.Start(a)
 		if err != nil {
 			return err
