@@ -50,6 +50,7 @@ func root() *cobra.Command {
 	var f flags
 	var faults []string
 	var minutes, rate float64
+	p := run.Standard(0)
 	var guard string
 	cmd := &cobra.Command{
 		Use:   "torture",
@@ -65,7 +66,7 @@ func root() *cobra.Command {
 				return f.control(cmd, guard)
 			}
 			return f.run(cmd, func(ctx context.Context, at run.Place) (report.Run, error) {
-				p := run.Standard(f.seed)
+				p.Seed = f.seed
 				p.Length = time.Duration(minutes * float64(time.Minute))
 				p.Rate = rate
 				for _, name := range faults {
@@ -89,6 +90,9 @@ func root() *cobra.Command {
 	cmd.Flags().StringSliceVar(&faults, "fault", nil, "only these faults; see the command list")
 	cmd.Flags().Float64Var(&minutes, "minutes", 0, "how long (default: until each fault was once)")
 	cmd.Flags().Float64Var(&rate, "rate", 0, "jobs a second (default: half of what the machine can do)")
+	cmd.Flags().IntVar(&p.Workers, "workers", p.Workers, "worker processes")
+	cmd.Flags().DurationVar(&p.Lease, "lease", p.Lease, "of the workers: fencepost.Config.Lease")
+	cmd.Flags().DurationVar(&p.Poll, "poll", p.Poll, "of the workers: fencepost.Config.PollInterval")
 	cmd.Flags().StringVar(&guard, "break", "", "do without a guard; see the command list")
 	cmd.AddCommand(
 		suite(&f, "short", "At least 12 faults and 4 controls, in less than 5 minutes", run.Short),
@@ -186,7 +190,7 @@ func repeat(cmd *cobra.Command, seed uint64) string {
 	if cmd.HasParent() {
 		words = append(words, cmd.Name())
 	}
-	for _, name := range []string{"fault", "minutes", "rate", "break", "major"} {
+	for _, name := range []string{"fault", "minutes", "rate", "workers", "lease", "poll", "break", "major"} {
 		if flag := cmd.Flag(name); flag != nil && flag.Changed {
 			words = append(words, "--"+name+" "+strings.Trim(flag.Value.String(), "[]"))
 		}

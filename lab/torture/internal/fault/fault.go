@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,8 @@ type act struct {
 	*stage.Stage
 	r      *rand.Rand
 	length time.Duration
+	// hurried: it may not last longer, even if what it is about takes longer.
+	hurried bool
 }
 
 // All are all faults, in the order of the files of this package.
@@ -62,7 +65,7 @@ func init() { // some are made of others, and look here
 	)
 	for i := range All {
 		f := All[i]
-		All[i].Run = func(ctx context.Context, s *stage.Stage, r *rand.Rand) error { return f.play(ctx, s, r, f.Length) }
+		All[i].Run = func(ctx context.Context, s *stage.Stage, r *rand.Rand) error { return f.play(ctx, s, r, 0) }
 	}
 }
 
@@ -85,14 +88,14 @@ func (f Fault) Within(most time.Duration) Fault {
 	return f
 }
 
-// play runs the fault for another length than its own.
+// play runs the fault for another length than its own; 0: its own.
 func (f Fault) play(ctx context.Context, s *stage.Stage, r *rand.Rand, length time.Duration) error {
 	if lack := f.Needs.Lack(s); lack != "" {
 		return fmt.Errorf("fault %s: %s", f.Name, lack)
 	}
 	s.Logf("fault %s begins", f.Name)
 	end := s.Begin(f.Name)
-	err := f.body(ctx, &act{s, r, length})
+	err := f.body(ctx, &act{s, r, cmp.Or(length, f.Length), length > 0})
 	end()
 	s.Logf("fault %s is over", f.Name)
 	if err != nil {

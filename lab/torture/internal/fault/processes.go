@@ -131,8 +131,7 @@ func caught(ctx context.Context, a *act, p *stage.Process, pid int, r *record, a
 // defaultLease is what a worker has that was not told.
 const defaultLease = 6 * time.Second
 
-// freeze stops processes for so many leases, or for the length of the fault if
-// that is less.
+// freeze stops processes for so many leases.
 func freeze(ctx context.Context, a *act, all []*stage.Process, leases float64) error {
 	lease := defaultLease
 	var errs []error
@@ -142,7 +141,11 @@ func freeze(ctx context.Context, a *act, all []*stage.Process, leases float64) e
 		}
 		errs = append(errs, ignoreDead(p.Pause()))
 	}
-	wait(ctx, min(a.length, time.Duration(leases*float64(lease))))
+	length := time.Duration(leases * float64(lease))
+	if a.hurried {
+		length = min(length, a.length)
+	}
+	wait(ctx, length)
 	for _, p := range all {
 		errs = append(errs, ignoreDead(p.Resume()))
 	}

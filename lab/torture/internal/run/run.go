@@ -34,8 +34,9 @@ type Place struct {
 }
 
 // drainTime is how long a queue may take to become empty once the load and the
-// faults are over. Jobs snooze, fail and take seconds.
-const drainTime = 60 * time.Second
+// faults are over, beside two leases and poll intervals. Jobs snooze, fail and
+// take seconds.
+const drainTime = 30 * time.Second
 
 // One makes one run. The error is one of the harness; what the run has shown is
 // in the report, whether or not there is an error.
@@ -182,7 +183,7 @@ func (r *one) suffer(ctx context.Context) error {
 
 // drain waits until the queue is empty.
 func (r *one) drain(ctx context.Context) (left int, err error) {
-	for deadline := time.Now().Add(drainTime); ; {
+	for deadline := time.Now().Add(drainTime + 2*(r.Lease+r.Poll)); ; {
 		err = r.stage.Admin().QueryRow(ctx, `SELECT count(*) FROM fencepost.jobs`).Scan(&left)
 		if err != nil || left == 0 || time.Now().After(deadline) {
 			return left, err
