@@ -42,6 +42,8 @@ const (
 	End      Op = "end"      // Job, Fence: Verb: what it returns; Delay; Error; Note: the cause of its context's end
 	Complete Op = "complete" // CompleteTx with its commit: Call, then OK, Refused, Failed (rolled back) or Unknown
 	Refused  Op = "refused"  // the observer: an outcome of Job under Fence came too late
+	Progress Op = "progress" // SetProgress: Call, OK, Refused, Failed or Unknown; at a handler's start, without a phase: Result is what it found, "" nothing
+	Amiss    Op = "amiss"    // a handler saw what must never be, such as another job's progress; Note: what
 	Effect   Op = "effect"   // a fenced write to the business: Call, then OK, Refused, Failed or Unknown
 
 	// Of workers and producers, beside what is theirs alone.
@@ -62,9 +64,16 @@ const (
 	Resume Op = "resume" // SIGCONT has been sent
 	Term   Op = "term"   // SIGTERM has been sent
 	Exit   Op = "exit"   // the process is gone; Error: how, if not by itself with code 0
-	Cut    Op = "cut"    // its network has a fault, of any kind
+	Cut    Op = "cut"    // its network has a fault; Note: Late, Silent or Broken
 	Mend   Op = "mend"   // its network works again
 	Clean  Op = "clean"  // after a clean stop: Result "" or what was left of Target, see Note
+)
+
+// What a fault does to a network.
+const (
+	Late   = "late"   // everything arrives, and later
+	Silent = "silent" // nothing arrives for a while, one way or both
+	Broken = "broken" // connections end
 )
 
 // Phase tells the beginning of a call from its end. Instant events have none.
