@@ -28,6 +28,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends us at once
 	if err := root().ExecuteContext(ctx); err != nil {
 		if !errors.Is(err, errNotOK) { // the report has said so
 			fmt.Fprintln(os.Stderr, "torture:", err)
@@ -44,12 +45,13 @@ type flags struct {
 	seed  uint64
 	major int
 	quiet bool
+	wrong bool // a program with a wrong clock is needed
 }
 
 func root() *cobra.Command {
 	var f flags
 	var faults []string
-	var minutes, rate float64
+	var minutes float64
 	p := run.Standard(0)
 	var guard string
 	cmd := &cobra.Command{
@@ -65,17 +67,18 @@ func root() *cobra.Command {
 			if guard != "" {
 				return f.control(cmd, guard)
 			}
+			for _, name := range faults {
+				one, ok := fault.Named(name)
+				if !ok {
+					return fmt.Errorf("there is no fault %q: see go run ./torture list", name)
+				}
+				p.Faults = append(p.Faults, one)
+				f.wrong = f.wrong || one.Needs.Wrong
+			}
+			f.wrong = f.wrong || len(faults) == 0
 			return f.run(cmd, func(ctx context.Context, at run.Place) (report.Run, error) {
 				p.Seed = f.seed
 				p.Length = time.Duration(minutes * float64(time.Minute))
-				p.Rate = rate
-				for _, name := range faults {
-					one, ok := fault.Named(name)
-					if !ok {
-						return report.Run{}, fmt.Errorf("there is no fault %q: see go run ./torture list", name)
-					}
-					p.Faults = append(p.Faults, one)
-				}
 				if len(faults) == 0 {
 					p.Faults = run.Possible(at)
 				}
@@ -89,22 +92,25 @@ func root() *cobra.Command {
 	cmd.PersistentFlags().BoolVar(&f.quiet, "quiet", false, "say nothing before the report")
 	cmd.Flags().StringSliceVar(&faults, "fault", nil, "only these faults; see the command list")
 	cmd.Flags().Float64Var(&minutes, "minutes", 0, "how long (default: until each fault was once)")
-	cmd.Flags().Float64Var(&rate, "rate", 0, "jobs a second (default: half of what the machine can do)")
+	cmd.Flags().Float64Var(&p.Rate, "rate", 0, "jobs a second (default: half of what the machine can do)")
 	cmd.Flags().IntVar(&p.Workers, "workers", p.Workers, "worker processes")
 	cmd.Flags().DurationVar(&p.Lease, "lease", p.Lease, "of the workers: fencepost.Config.Lease")
 	cmd.Flags().DurationVar(&p.Poll, "poll", p.Poll, "of the workers: fencepost.Config.PollInterval")
 	cmd.Flags().StringVar(&guard, "break", "", "do without a guard; see the command list")
 	cmd.AddCommand(
-		suite(&f, "short", "At least 12 faults and 4 controls, in less than 5 minutes", run.Short),
-		suite(&f, "full", "All faults, all controls, and River beside, in about 25 minutes", run.Full),
+		suite(&f, "short", "At least 12 faults and 4 controls, in less than 5 minutes", false, run.Short),
+		suite(&f, "full", "All faults, all controls, and River beside, in about 25 minutes", true, run.Full),
 		f.rivalCommand(),
 		listCommand(),
 	)
 	return cmd
 }
 
-func suite(f *flags, name, about string, play func(context.Context, uint64, run.Place) (report.Run, error)) *cobra.Command {
+// suite is a command that plays more than one run. wrong: one of its faults needs
+// the program with a wrong clock.
+func suite(f *flags, name, about string, wrong bool, play func(context.Context, uint64, run.Place) (report.Run, error)) *cobra.Command {
 	return &cobra.Command{Use: name, Short: about, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		f.wrong = wrong
 		return f.run(cmd, func(ctx context.Context, at run.Place) (report.Run, error) { return play(ctx, f.seed, at) })
 	}}
 }
@@ -138,22 +144,24 @@ func (f *flags) run(cmd *cobra.Command, play func(context.Context, run.Place) (r
 	if at.Crew, err = run.BuildCrew(cmd.Context(), dir); err != nil {
 		return err
 	}
-	if at.Wrong, err = run.BuildWrong(cmd.Context(), dir); err != nil {
-		return err
+	if f.wrong {
+		if at.Wrong, err = run.BuildWrong(cmd.Context(), dir); err != nil {
+			return err
+		}
 	}
-	result, err := play(cmd.Context(), at)
-	result.Command = repeat(cmd, f.seed)
-	if err != nil && result.Began.IsZero() {
-		return err // there was no run
+	result, played := play(cmd.Context(), at)
+	if played != nil && result.Began.IsZero() {
+		return played // there was no run
 	}
-	if err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "torture:", err)
-	}
+	result.Command = repeat(cmd, f.seed, result.Settings.Rate)
 	if err := report.Write(result, dir); err != nil {
 		return err
 	}
 	report.Print(cmd.OutOrStdout(), result)
 	fmt.Fprintf(cmd.OutOrStdout(), "\nThe whole report: %s\n", filepath.Join(f.out, "report.html"))
+	if played != nil {
+		return fmt.Errorf("the run itself went wrong: %w", played)
+	}
 	if ok, _ := result.OK(); !ok {
 		return errNotOK
 	}
@@ -185,15 +193,18 @@ func (f *flags) log(cmd *cobra.Command) io.Writer {
 }
 
 // repeat is the command that does the same again.
-func repeat(cmd *cobra.Command, seed uint64) string {
+func repeat(cmd *cobra.Command, seed uint64, rate float64) string {
 	words := []string{"cd lab && go run ./torture"}
 	if cmd.HasParent() {
 		words = append(words, cmd.Name())
 	}
-	for _, name := range []string{"fault", "minutes", "rate", "workers", "lease", "poll", "break", "major"} {
+	for _, name := range []string{"fault", "minutes", "workers", "lease", "poll", "break", "major"} {
 		if flag := cmd.Flag(name); flag != nil && flag.Changed {
 			words = append(words, "--"+name+" "+strings.Trim(flag.Value.String(), "[]"))
 		}
+	}
+	if flag := cmd.Flag("rate"); flag != nil {
+		words = append(words, fmt.Sprintf("--rate %.0f", rate)) // measured, unless it was given
 	}
 	return strings.Join(append(words, fmt.Sprintf("--seed %d", seed)), " ")
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -40,22 +41,37 @@ func (r *one) describe(ctx context.Context, result *report.Run) error {
 	if err := r.stage.Admin().SendBatch(ctx, b).Close(); err != nil {
 		return err
 	}
-	return r.compareClocks(ctx)
+	var err error
+	r.offset, err = r.compareClocks(ctx)
+	return err
 }
 
 // compareClocks finds how far the database's clock is ahead of the history's:
 // by the quickest of some answers.
-func (r *one) compareClocks(ctx context.Context) error {
+func (r *one) compareClocks(ctx context.Context) (ahead int64, err error) {
 	best := int64(time.Minute)
 	for range 20 {
 		var now time.Time
 		sent := history.Now()
 		if err := r.stage.Admin().QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-			return err
+			return 0, err
 		}
 		if took := history.Now() - sent; took < best {
-			best, r.offset = took, now.UnixNano()-(sent+took/2)
+			best, ahead = took, now.UnixNano()-(sent+took/2)
 		}
+	}
+	return ahead, nil
+}
+
+// sameClocks refuses to judge a run in which somebody has set the machine's
+// clock: the database's times cannot be compared with the histories' then.
+func (r *one) sameClocks(ctx context.Context) error {
+	now, err := r.compareClocks(ctx)
+	if err != nil {
+		return err
+	}
+	if step := time.Duration(now - r.offset); step.Abs() > 4*time.Millisecond {
+		return fmt.Errorf("the machine's clock was set by %s during the run: make another one", step)
 	}
 	return nil
 }

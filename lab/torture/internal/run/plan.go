@@ -28,8 +28,11 @@ type Plan struct {
 	Slots       map[string]int // of each worker
 	Lease, Poll time.Duration
 	SoftStop    time.Duration
-	Rate        float64    // jobs a second; 0: half of what is measured first
-	Mix         script.Mix // nil: the default
+	// Wake is within what time a due job must start while bells are heard; 0: as
+	// the checker has it.
+	Wake time.Duration
+	Rate float64    // jobs a second; 0: half of what is measured first
+	Mix  script.Mix // nil: the default
 	// Unattended: nobody operates on the jobs, which rings bells too.
 	Unattended bool
 
@@ -51,14 +54,14 @@ func Standard(seed uint64) Plan {
 	}
 }
 
-// Quick is the plan of a run in a hurry: shorter leases, shorter pauses, and a
-// rate that a loaded machine can do too.
+// Quick is the plan of a run in a hurry: shorter faults, leases and pauses, and a
+// load and bounds that a busy machine can keep too.
 func Quick(seed uint64) Plan {
 	p := Standard(seed)
-	p.Most = 5 * time.Second
+	p.Most = 7 * time.Second
 	p.Calm, p.Recovery = 2*time.Second, 4*time.Second
-	p.Lease, p.Poll, p.SoftStop = 2*time.Second, 2*time.Second, 2*time.Second
-	p.Rate = 60
+	p.Lease, p.Poll, p.SoftStop = 3*time.Second, 2*time.Second, 2*time.Second
+	p.Rate, p.Wake = 60, 4*time.Second
 	return p
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/fencepost-go/fencepost"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
@@ -17,10 +19,9 @@ const (
 	mostRate  = 150
 )
 
-// setRate chooses the load, unless the plan says it: half of what this machine
-// does of the load's own mix of work, but at most mostRate. What it does is
-// bounded by its processors, which is measured, and by the slots, which is
-// computed.
+// setRate chooses the load, unless the plan says it: half of the jobs a second
+// that are enqueued and done here when there is nothing else to do, but at most
+// mostRate.
 func (r *one) setRate(ctx context.Context) error {
 	if r.Rate > 0 {
 		return nil
@@ -34,29 +35,45 @@ func (r *one) setRate(ctx context.Context) error {
 	return nil
 }
 
-// measureRate has the workers do jobs of no length. Each is enqueued as the
-// load does it: beside a row of the business.
+// measureRate has the workers do jobs of no length, which some clients enqueue
+// as the load does it: beside a row of the business.
 func (r *one) measureRate(ctx context.Context) (perSecond float64, err error) {
-	const jobs, batch = 1500, 5
+	const jobs, batch, clients = 2000, 5, 4
 	client, err := fencepost.New(r.stage.Admin(), fencepost.Config{})
 	if err != nil {
 		return 0, err
 	}
 	begin := time.Now()
-	for n := 0; n < jobs; n += batch {
-		if err := r.enqueueShort(ctx, client, n, batch); err != nil {
-			return 0, err
-		}
+	enqueue, inTime := errgroup.WithContext(ctx)
+	for c := range clients {
+		enqueue.Go(func() error {
+			for n := c * batch; n < jobs; n += clients * batch {
+				if err := r.enqueueShort(inTime, client, n, batch); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
-	for left := 1; left > 0; {
+	if err := enqueue.Wait(); err != nil {
+		return 0, err
+	}
+	for {
+		var left int
 		if err := r.stage.Admin().QueryRow(ctx, `SELECT count(*) FROM fencepost.jobs`).Scan(&left); err != nil {
 			return 0, err
 		}
-		if time.Since(begin) > time.Minute {
+		took := time.Since(begin)
+		if left == 0 {
+			return jobs / took.Seconds(), nil
+		}
+		if took > time.Minute {
 			return 0, fmt.Errorf("%d of %d jobs are left after a minute", left, jobs)
 		}
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return 0, err
+		}
 	}
-	return jobs / time.Since(begin).Seconds(), nil
 }
 
 func (r *one) enqueueShort(ctx context.Context, client *fencepost.Client, from, n int) error {

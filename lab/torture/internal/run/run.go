@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost-go/fencepost"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/check"
@@ -61,16 +62,21 @@ func One(ctx context.Context, p Plan, at Place) (result report.Run, err error) {
 	if r.stage, err = r.open(ctx); err != nil {
 		return result, err
 	}
-	defer func() { err = errors.Join(err, r.stage.Close()) }()
+	defer func() {
+		if left := r.stage.Close(); left != nil {
+			err = errors.Join(err, fmt.Errorf("%w: %w", errLeft, left))
+		}
+	}()
 	played := r.play(ctx, &result)
 	if played != nil {
 		// What was recorded is judged all the same, once nobody adds to it.
-		for _, p := range r.stage.Processes("") {
-			_ = p.Term(r.SoftStop + hardStop + 10*time.Second) // the first error counts
-		}
+		_ = r.dismiss("") // the first error counts
 	}
 	return result, errors.Join(played, r.judge(ctx, &result))
 }
+
+// errLeft means that a run could not take away all that it had made.
+var errLeft = errors.New("the stage was not left clean")
 
 // one is a run under way.
 type one struct {
@@ -81,7 +87,6 @@ type one struct {
 	stage      *stage.Stage
 	begin, end int64 // of the load
 	offset     int64
-	pooled     bool
 }
 
 func (r *one) open(ctx context.Context) (*stage.Stage, error) {
@@ -118,31 +123,22 @@ func (r *one) play(ctx context.Context, result *report.Run) error {
 		return err
 	}
 	result.Settings.Rate = r.Rate
-	var producers, others []*stage.Process
 	r.begin = history.Now() + int64(time.Second)
 	cast := []script.Assignment{r.producer(0), r.producer(1), r.other(script.Zombie)}
 	if !r.Unattended {
 		cast = append(cast, r.other(script.Operator))
 	}
 	for _, a := range cast {
-		p, err := r.stage.Start(a)
-		if err != nil {
+		if _, err := r.stage.Start(a); err != nil {
 			return err
-		}
-		if a.Role == script.Producer {
-			producers = append(producers, p)
-		} else {
-			others = append(others, p)
 		}
 	}
 	if err := r.suffer(ctx); err != nil {
 		return err
 	}
 	r.end = history.Now()
-	for _, p := range producers {
-		if err := p.Term(20 * time.Second); err != nil {
-			return fmt.Errorf("stop %s: %w", p.Name(), err)
-		}
+	if err := r.dismiss(script.Producer, script.Operator); err != nil {
+		return err
 	}
 	r.logf("%s: the load is over; draining", r.Name)
 	drained := time.Now()
@@ -151,12 +147,23 @@ func (r *one) play(ctx context.Context, result *report.Run) error {
 		return err
 	}
 	result.Left, result.Drain = left, time.Since(drained).Seconds()
-	for _, p := range append(others, r.stage.Workers()...) {
-		if err := p.Term(r.SoftStop + hardStop + 20*time.Second); err != nil {
-			return fmt.Errorf("stop %s: %w", p.Name(), err)
+	return r.dismiss(script.Zombie, script.Worker)
+}
+
+// dismiss stops all processes of some roles, in order.
+func (r *one) dismiss(roles ...script.Role) error {
+	var stopping errgroup.Group
+	for _, role := range roles {
+		for _, p := range r.stage.Processes(role) {
+			stopping.Go(func() error {
+				if err := p.Term(r.SoftStop + hardStop + 30*time.Second); err != nil {
+					return fmt.Errorf("stop %s: %w", p.Name(), err)
+				}
+				return nil
+			})
 		}
 	}
-	return nil
+	return stopping.Wait()
 }
 
 // suffer lets the faults happen.
@@ -212,8 +219,11 @@ func (r *one) judge(ctx context.Context, result *report.Run) error {
 	if err := r.keep(in.Lines); err != nil {
 		return err
 	}
+	if err := r.sameClocks(ctx); err != nil {
+		return err
+	}
 	in.Offset = r.offset
-	in.Limits = check.Limits{Lease: r.Lease, Poll: r.Poll, Slots: r.Slots, Pooled: r.pooled}
+	in.Limits = check.Limits{Lease: r.Lease, Poll: r.Poll, Slots: r.Slots, Wake: r.Wake}
 	result.Findings = check.Check(in)
 	result.Figures = report.Measure(report.Record{
 		Events: in.Events, Lines: in.Lines, Offset: r.offset, Begin: r.begin, End: r.end,
