@@ -43,7 +43,7 @@ func riggedListener(r *running, c notify.Config) notify.Config {
 	connConfig := c.ConnConfig
 	c.ConnConfig = func(ctx context.Context) (*pgx.ConnConfig, error) {
 		r.look()
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		return connConfig(ctx)
 	}
 	return c

@@ -66,7 +66,7 @@ var Controls = []Control{
 		Guard: torture.ListenFirst, Caught: []int{11},
 		About:  "the look at what is due comes before LISTEN",
 		Faults: []string{"terminate-listener"},
-		Length: 75 * time.Second, // and few jobs: the next bell would make up for the one that is missed
+		Length: 85 * time.Second, // and few jobs: the next bell would make up for the one that is missed
 		Plan: func(p *Plan) {
 			p.Workers, p.Poll, p.Rate, p.Most = 1, 20*time.Second, 1.5, 15*time.Second
 			p.Unattended, p.Wake = true, 2*time.Second
