@@ -19,40 +19,32 @@ var bellFaults = []Fault{
 	{
 		Name: "bells-lost", About: "no notification of new jobs arrives; the listeners' own do, so that nobody can know",
 		Length: 12 * time.Second, touches: bells,
-		body: func(ctx context.Context, a *act) error {
-			return fate(ctx, a, func(channel, _ string) filter.Fate {
-				if channel == stage.Schema {
-					return filter.Fate{}
-				}
-				return filter.Pass
-			})
-		},
+		body: fate(func(channel, _ string) filter.Fate {
+			if channel == stage.Schema {
+				return filter.Fate{}
+			}
+			return filter.Pass
+		}),
 	},
 	{
 		Name: "bells-deaf", About: "no notification arrives at all: the listeners know that they are deaf",
 		Length: 12 * time.Second, touches: bells,
-		body: func(ctx context.Context, a *act) error {
-			return fate(ctx, a, func(string, string) filter.Fate { return filter.Fate{} })
-		},
+		body: fate(func(string, string) filter.Fate { return filter.Fate{} }),
 	},
 	{
 		Name: "bells-doubled", About: "each notification arrives three times",
 		Length: 8 * time.Second, touches: bells,
-		body: func(ctx context.Context, a *act) error {
-			return fate(ctx, a, func(string, string) filter.Fate { return filter.Fate{Copies: 3} })
-		},
+		body: fate(func(string, string) filter.Fate { return filter.Fate{Copies: 3} }),
 	},
 	{
 		Name: "bells-late", About: "each notification of new jobs arrives up to 4 s late, and out of order",
 		Length: 10 * time.Second, touches: bells,
-		body: func(ctx context.Context, a *act) error {
-			return fate(ctx, a, func(channel, _ string) filter.Fate {
-				if channel != stage.Schema {
-					return filter.Pass
-				}
-				return filter.Fate{Copies: 1, Late: rand.N(4 * time.Second)}
-			})
-		},
+		body: fate(func(channel, _ string) filter.Fate {
+			if channel != stage.Schema {
+				return filter.Pass
+			}
+			return filter.Fate{Copies: 1, Late: rand.N(4 * time.Second)}
+		}),
 	},
 	{
 		Name: "bells-forged", About: "somebody rings, 200 times a second, for jobs that do not exist, for any time and queue, and recalls jobs",
@@ -72,16 +64,18 @@ var bellFaults = []Fault{
 }
 
 // fate decides what becomes of the notifications to all processes.
-func fate(ctx context.Context, a *act, f func(channel, payload string) filter.Fate) error {
-	all := a.Processes("")
-	for _, p := range all {
-		p.Net().Bells(f)
+func fate(of func(channel, payload string) filter.Fate) func(context.Context, *act) error {
+	return func(ctx context.Context, a *act) error {
+		all := a.Processes("")
+		for _, p := range all {
+			p.Net().Bells(of)
+		}
+		wait(ctx, a.length)
+		for _, p := range all {
+			p.Net().Bells(nil)
+		}
+		return nil
 	}
-	wait(ctx, a.length)
-	for _, p := range all {
-		p.Net().Bells(nil)
-	}
-	return nil
 }
 
 // ring notifies from a session that is nobody's.

@@ -3,8 +3,10 @@ package fault
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/stage/filter"
 )
@@ -50,14 +52,14 @@ func cut(all []*stage.Process, how string) (mend func()) {
 	}
 	return func() {
 		for _, p := range all {
-			p.Mend()
+			p.Mend(how)
 		}
 	}
 }
 
-// toxic adds one for the length of the fault.
+// toxic adds one that makes everything late, for the length of the fault.
 func toxic(ctx context.Context, a *act, all []*stage.Process, kind string, attributes map[string]int, directions ...filter.Direction) error {
-	defer cut(all, kind)()
+	defer cut(all, history.Late)()
 	var errs []error
 	for _, p := range all {
 		for _, d := range directions {
@@ -68,11 +70,15 @@ func toxic(ctx context.Context, a *act, all []*stage.Process, kind string, attri
 	return errors.Join(append(errs, pure(ctx, all))...)
 }
 
+// pure takes the toxics away.
 func pure(ctx context.Context, all []*stage.Process) error {
+	mend, cancel := mending(ctx)
+	defer cancel()
+	var errs []error
 	for _, p := range all {
-		p.Net().Pure(context.WithoutCancel(ctx))
+		errs = append(errs, p.Net().Pure(mend))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // reset lets half of the workers, each time others, find their connections
@@ -88,14 +94,9 @@ func resetInside(ctx context.Context, a *act) error {
 
 // flicker adds a toxic that ends connections for a moment, again and again.
 func flicker(ctx context.Context, a *act, kind string, attributes func() map[string]int) error {
-	all := a.Processes("") // producers too
-	defer cut(all, kind)()
 	return a.repeat(ctx, time.Second, func() error {
-		some := a.victims()
-		if len(all) > 0 {
-			some = append(some, all[a.r.IntN(len(all))])
-		}
-		some = distinct(some)
+		some := a.touched()
+		defer cut(some, history.Broken)()
 		var errs []error
 		for _, p := range some {
 			errs = append(errs, p.Net().Toxic(kind, filter.Down, attributes()))
@@ -105,12 +106,11 @@ func flicker(ctx context.Context, a *act, kind string, attributes func() map[str
 	})
 }
 
-func distinct(all []*stage.Process) []*stage.Process {
-	seen := make(map[*stage.Process]bool)
-	var some []*stage.Process
-	for _, p := range all {
-		if !seen[p] {
-			seen[p] = true
+// touched are half of the workers and one of all processes.
+func (a *act) touched() []*stage.Process {
+	some := a.victims()
+	if all := a.Processes(""); len(all) > 0 {
+		if p := all[a.r.IntN(len(all))]; !slices.Contains(some, p) {
 			some = append(some, p)
 		}
 	}
@@ -120,7 +120,7 @@ func distinct(all []*stage.Process) []*stage.Process {
 // stall holds half of the workers.
 func stall(ctx context.Context, a *act) error {
 	some := a.victims()
-	defer cut(some, "stall")()
+	defer cut(some, history.Silent)()
 	for _, p := range some {
 		p.Net().Hold(filter.Up, filter.Down)
 	}
@@ -131,24 +131,23 @@ func stall(ctx context.Context, a *act) error {
 	return nil
 }
 
-// answerLost holds what the server says, to half of the workers and one of all
-// processes, and resets the connections then. It does so twice.
+// answerLost holds what the server says to some, and resets their connections
+// then. It does so twice.
 func answerLost(ctx context.Context, a *act) error {
 	for range 2 {
-		some := a.victims()
-		if all := a.Processes(""); len(all) > 0 {
-			some = distinct(append(some, all[a.r.IntN(len(all))]))
-		}
-		mend := cut(some, "answers are lost")
+		some := a.touched()
+		silent := cut(some, history.Silent)
 		for _, p := range some {
 			p.Net().Hold(filter.Down)
 		}
 		wait(ctx, a.between(a.length/4, a.length*3/8))
+		broken := cut(some, history.Broken)
 		for _, p := range some {
 			p.Net().Cut()
 			p.Net().Release()
 		}
-		mend()
+		silent()
+		broken()
 		wait(ctx, a.length/8)
 	}
 	return nil

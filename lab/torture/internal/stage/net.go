@@ -227,11 +227,22 @@ func (n *Net) Toxic(kind string, d filter.Direction, attributes map[string]int) 
 	return nil
 }
 
-// Pure removes all toxics.
-func (n *Net) Pure(ctx context.Context) {
-	for _, w := range n.all() {
-		w.toxic.Toxics.ResetToxics(ctx)
-		w.front.Abrupt(false)
+// Pure removes all toxics. Toxiproxy waits for each connection that has one, and
+// knows no context: who it waits for longer than ours is left.
+func (n *Net) Pure(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, w := range n.all() {
+			w.toxic.Toxics.ResetToxics(ctx)
+			w.front.Abrupt(false)
+		}
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("remove the toxics of %s: %w", n.name, context.Cause(ctx))
 	}
 }
 

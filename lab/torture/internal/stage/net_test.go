@@ -41,6 +41,12 @@ func TestToxics(t *testing.T) {
 	w := open(t, stage.Options{})
 	p := w.start(script.Assignment{Role: script.Worker, Name: "worker-1.1"})
 	dsn := p.Assignment().DSN
+	pure := func() {
+		t.Helper()
+		if err := p.Net().Pure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	big := "SELECT repeat('x', 100000)"
 
 	conn := w.client(dsn)
@@ -51,7 +57,7 @@ func TestToxics(t *testing.T) {
 	if !errors.Is(err, io.ErrUnexpectedEOF) && (err == nil || !strings.Contains(err.Error(), "reset by peer")) {
 		t.Errorf("cut after 5000 bytes: %v", err)
 	}
-	p.Net().Pure(t.Context())
+	pure()
 
 	conn = w.client(dsn)
 	if _, err := conn.Exec(t.Context(), big); err != nil {
@@ -67,14 +73,14 @@ func TestToxics(t *testing.T) {
 	if took := time.Since(begin); took < 250*time.Millisecond {
 		t.Errorf("an answer took %s", took)
 	}
-	p.Net().Pure(t.Context())
+	pure()
 	if err := p.Net().Toxic("reset_peer", filter.Down, map[string]int{"timeout": 0}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Exec(t.Context(), "SELECT 1"); err == nil {
 		t.Error("an answer came through a reset")
 	}
-	p.Net().Pure(t.Context())
+	pure()
 	w.client(dsn)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,9 +35,10 @@ type Process struct {
 	child      *child // the current life; nil: between two, or ended
 	last       *child
 	wanted     bool          // there shall be a life
+	over       bool          // the stage is closed: there shall be none for ever
 	rest       time.Duration // before the next one
 	paused     bool
-	cuts       int           // faults of its network
+	cuts       []string      // faults of its network, by how
 	changed    chan struct{} // closed, and made anew, at every change
 }
 
@@ -104,10 +106,14 @@ func (s *Stage) Processes(role script.Role) []*Process {
 	return some
 }
 
-// begin starts the next life.
+// begin starts the next life, unless it was ended while this one waited for its
+// time.
 func (p *Process) begin() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.wanted {
+		return nil
+	}
 	p.life++
 	a := p.assignment
 	a.Name = p.base + "." + strconv.Itoa(p.life)
@@ -117,8 +123,8 @@ func (p *Process) begin() error {
 		return fmt.Errorf("start %s: %w", a.Name, err)
 	}
 	p.child, p.last, p.paused, p.rest = c, c, false, rebirth
-	if p.cuts > 0 {
-		p.stage.note(history.Event{Op: history.Cut, Target: a.Name})
+	for _, how := range p.cuts {
+		p.stage.note(history.Event{Op: history.Cut, Target: a.Name, Note: how})
 	}
 	p.change()
 	return nil
@@ -161,12 +167,6 @@ func (p *Process) supervise() {
 			case <-time.After(rest):
 			case <-p.stage.closing:
 				return
-			}
-			p.mu.Lock()
-			wanted = p.wanted
-			p.mu.Unlock()
-			if !wanted {
-				continue
 			}
 			if err := p.begin(); err != nil {
 				p.stage.Logf("%v", err) // and again
@@ -234,7 +234,7 @@ func (p *Process) signal(sig syscall.Signal, op history.Op) error {
 }
 
 // Kill ends the current life by SIGKILL, frozen or not. The next one begins
-// half a second later.
+// after a moment.
 func (p *Process) Kill() error { return p.KillFor(rebirth) }
 
 // KillFor is Kill with another pause before the next life, in which others may
@@ -308,6 +308,9 @@ type Next struct {
 func (p *Process) Again(next Next) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.over {
+		return errClosed
+	}
 	if p.wanted {
 		return fmt.Errorf("%s was not ended", p.base)
 	}
@@ -328,20 +331,23 @@ func (p *Process) Again(next Next) error {
 }
 
 // Cut writes that a fault of its network begins, for this life and those that
-// begin meanwhile. Mend is the other end. They may overlap.
+// begin meanwhile: history.Late, Silent or Broken. Mend is the other end. They
+// may overlap.
 func (p *Process) Cut(how string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cuts++
+	p.cuts = append(p.cuts, how)
 	p.stage.note(history.Event{Op: history.Cut, Target: p.last.name, Note: how})
 }
 
-// Mend ends Cut.
-func (p *Process) Mend() {
+// Mend ends Cut. The network works again when all of them have ended.
+func (p *Process) Mend(how string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cuts--
-	if p.cuts == 0 {
+	if i := slices.Index(p.cuts, how); i >= 0 {
+		p.cuts = slices.Delete(p.cuts, i, i+1)
+	}
+	if len(p.cuts) == 0 {
 		p.stage.note(history.Event{Op: history.Mend, Target: p.last.name})
 	}
 }
@@ -366,7 +372,7 @@ func (p *Process) Await(ctx context.Context) error {
 // end kills it for good, with no word in the history but that of its exit.
 func (p *Process) end() error {
 	p.mu.Lock()
-	p.wanted = false
+	p.wanted, p.over = false, true
 	c := p.child
 	p.change()
 	p.mu.Unlock()

@@ -157,24 +157,46 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
+// Who waits for the time of the next life finds that it was ended meanwhile:
+// there is none, and the stage can be closed.
+func TestNoLifeAfterTerm(t *testing.T) {
+	w := open(t, stage.Options{})
+	p := w.start(script.Assignment{Role: script.Worker, Name: "worker-1.1"})
+	w.hello("worker-1.1")
+	if err := p.Term(patience); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Begin(); err != nil || p.PID() != 0 || p.Name() != "worker-1.1" {
+		t.Errorf("%v; process %d lives as %s", err, p.PID(), p.Name())
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Again(stage.Next{}); err == nil {
+		t.Error("another life on a closed stage")
+	}
+}
+
 // A fault of a network that outlives a process is one of the next life too.
 func TestCutsGoOn(t *testing.T) {
 	w := open(t, stage.Options{})
 	p := w.start(script.Assignment{Role: script.Worker, Name: "worker-1.1"})
-	p.Cut("one")
-	p.Cut("two")
-	p.Mend()
+	p.Cut(history.Late)
+	p.Cut(history.Silent)
+	p.Mend(history.Late)
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	w.of(history.Exit, "worker-1.1")
-	w.of(history.Cut, "worker-1.2")
+	if cut := w.of(history.Cut, "worker-1.2"); cut.Note != history.Silent {
+		t.Errorf("the next life has %+v", cut)
+	}
 	for _, e := range w.events() {
 		if e.Op == history.Mend {
 			t.Errorf("mended while a fault goes on: %+v", e)
 		}
 	}
-	p.Mend()
+	p.Mend(history.Silent)
 	w.of(history.Mend, "worker-1.2")
 }
 
