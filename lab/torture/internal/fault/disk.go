@@ -130,23 +130,31 @@ func fill(disk string) error {
 // walFull puts the WAL onto a small disk, for which the server is restarted,
 // fills that, and lets the server use up the files that it has in reserve. It
 // is dead then, and stays so until it is started again with space.
-func walFull(ctx context.Context, a *act) error {
+func walFull(ctx context.Context, a *act) (err error) {
 	mend, cancel := mending(ctx)
 	defer cancel()
+	var u undo
+	defer func() { err = errors.Join(err, u.do()) }()
 	server, wal := a.Primary(), filepath.Join(a.Data(), "pg_wal")
-	if err := a.Bounce(mend, "fast", func() error { return stage.OntoSmallDisk(wal, 2*room) }); err != nil {
+	err = a.Bounce(mend, "fast", func() error {
+		if err := stage.OntoSmallDisk(wal, 2*room); err != nil {
+			return err
+		}
+		u.later(func() error { return a.Restart(mend) })
+		u.later(func() error { return stage.OffSmallDisk(wal) })
+		u.later(func() error { return os.RemoveAll(filepath.Join(wal, filler)) })
+		u.later(func() error { return server.Shutdown("immediate") }) // if it is in one of its attempts to recover
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	err := fill(wal)
-	if err == nil {
-		err = usedUp(mend, a)
+	if err := fill(wal); err != nil {
+		return err
 	}
+	err = usedUp(mend, a)
 	wait(ctx, a.length)
-	return errors.Join(err,
-		server.Shutdown("immediate"), // if it is in one of its attempts to recover
-		os.Remove(filepath.Join(wal, filler)),
-		stage.OffSmallDisk(wal),
-		a.Restart(mend))
+	return err
 }
 
 // usedUp makes the server go to the next file of the WAL until it has none any

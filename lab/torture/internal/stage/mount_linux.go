@@ -19,6 +19,9 @@ var CanMount = sync.OnceValue(func() bool {
 	return Mount(dir, 1<<20) == nil && Unmount(dir) == nil
 })
 
+// mountName is how our file systems are called among all that are mounted.
+const mountName = "torture"
+
 // Mount puts an empty file system of a size in bytes, which is in memory, over
 // a directory. It belongs to the directory's owner.
 func Mount(dir string, size int64) error {
@@ -27,7 +30,7 @@ func Mount(dir string, size int64) error {
 		return fmt.Errorf("mount over %s: %w", dir, err)
 	}
 	options := fmt.Sprintf("size=%d,mode=0700,uid=%d,gid=%d", size, was.Uid, was.Gid)
-	if err := unix.Mount("torture", dir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
+	if err := unix.Mount(mountName, dir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
 		return fmt.Errorf("mount over %s: %w", dir, err)
 	}
 	return nil

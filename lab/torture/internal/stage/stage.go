@@ -82,6 +82,9 @@ func Open(ctx context.Context, o Options) (_ *Stage, err error) {
 			err = fmt.Errorf("set the stage: %w", errors.Join(err, s.Close()))
 		}
 	}()
+	if err := unmountOrphans(); err != nil { // so that Start can remove their homes
+		return nil, err
+	}
 	if s.servers[0], err = pg.Start(ctx, s.serverOptions()); err != nil {
 		return nil, err
 	}
