@@ -22,6 +22,8 @@ SELECT array_agg(what ORDER BY what) FROM (
     UNION ALL SELECT 'role ' || rolname FROM pg_roles WHERE rolname = 'torture_idler'
     UNION ALL SELECT 'table ' || c.oid::regclass::text FROM pg_class AS c WHERE relname LIKE 'torture%'
     UNION ALL SELECT 'column ' || attname FROM pg_attribute WHERE attrelid = 'fencepost.jobs'::regclass AND attname = 'torture'
+    UNION ALL SELECT 'constraint ' || conname FROM pg_constraint WHERE conname = 'torture'
+    UNION ALL SELECT 'function ' || proname FROM pg_proc WHERE proname = 'torture'
     UNION ALL SELECT 'setting ' || name FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf' AND applied AND name NOT IN ('primary_conninfo', 'max_notify_queue_pages')
     UNION ALL SELECT 'session ' || query FROM pg_stat_activity WHERE application_name = 'torture fault'
 ) AS t (what)`
@@ -129,6 +131,12 @@ func effect(t *testing.T, w *world, name string, begin int64) {
 	case "crash-restart", "fast-restart", "kill-backend":
 		if ready != 1 {
 			t.Errorf("the server was ready %d times again", ready)
+		}
+	case "migration":
+		var changed bool // a column that was dropped leaves a trace
+		err := w.Admin().QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_attribute WHERE attrelid = 'fencepost.jobs'::regclass AND attisdropped").Scan(&changed)
+		if err != nil || !changed {
+			t.Errorf("the schema has not changed, or %v", err)
 		}
 	case "bells-lost", "bells-late", "bells-doubled", "bells-deaf":
 		sum := 0
