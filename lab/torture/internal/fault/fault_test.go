@@ -138,6 +138,16 @@ func effect(t *testing.T, w *world, name string, begin int64) {
 		if err != nil || !changed {
 			t.Errorf("the schema has not changed, or %v", err)
 		}
+	case "several":
+		var all []history.Event // begins and ends of those inside
+		for _, e := range w.events() {
+			if e.At > begin && e.Op == history.Fault && strings.HasPrefix(e.Verb, "several/") {
+				all = append(all, e)
+			}
+		}
+		if len(all) != 6 || all[0].Phase != history.Call || all[5].N != all[0].N {
+			t.Errorf("the first to begin is not the last to end, of three: %+v", all)
+		}
 	case "bells-lost", "bells-late", "bells-doubled", "bells-deaf":
 		sum := 0
 		for _, p := range w.Processes("") {

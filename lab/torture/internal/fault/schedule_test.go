@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -70,7 +71,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s lasts %s", f.Name, f.Length)
 		}
 	}
-	for _, name := range simple {
+	for _, name := range slices.Concat(lasting, passing) {
 		if !seen[name] {
 			t.Errorf("there is no fault %s", name)
 		}
