@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
@@ -53,6 +54,8 @@ type act struct {
 	length time.Duration
 	// hurried: it may not last longer, even if what it is about takes longer.
 	hurried bool
+	// note is what it has to say when it is over.
+	note string
 }
 
 // All are all faults, in the order of the files of this package.
@@ -90,14 +93,18 @@ func (f Fault) Within(most time.Duration) Fault {
 
 // play runs the fault for another length than its own; 0: its own.
 func (f Fault) play(ctx context.Context, s *stage.Stage, r *rand.Rand, length time.Duration) error {
-	if lack := f.Needs.Lack(s); lack != "" {
+	return f.do(ctx, &act{Stage: s, r: r, length: cmp.Or(length, f.Length), hurried: length > 0})
+}
+
+func (f Fault) do(ctx context.Context, a *act) error {
+	if lack := f.Needs.Lack(a.Stage); lack != "" {
 		return fmt.Errorf("fault %s: %s", f.Name, lack)
 	}
-	s.Logf("fault %s begins", f.Name)
-	end := s.Begin(f.Name)
-	err := f.body(ctx, &act{s, r, cmp.Or(length, f.Length), length > 0})
-	end()
-	s.Logf("fault %s is over", f.Name)
+	a.Logf("fault %s begins", f.Name)
+	end := a.Begin(f.Name)
+	err := f.body(ctx, a)
+	end(a.note)
+	a.Logf("fault %s is over", strings.TrimSuffix(f.Name+": "+a.note, ": "))
 	if err != nil {
 		return fmt.Errorf("fault %s: %w", f.Name, err)
 	}
@@ -157,8 +164,7 @@ func (a *act) victim() *stage.Process {
 	return workers[a.r.IntN(len(workers))]
 }
 
-// victims are a random half of the workers, at least one, never all but one of
-// one.
+// victims are a random half of the workers, and one more if their number is odd.
 func (a *act) victims() []*stage.Process {
 	workers := slices.Clone(a.Workers())
 	a.r.Shuffle(len(workers), func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -73,30 +74,54 @@ func alive(ctx context.Context, all []*stage.Process) error {
 const settled = 15 * time.Millisecond
 
 // killAt freezes a worker for a moment again and again until a job of its is
-// where it should be, and kills it then. What is not found is killed at the
-// end all the same.
+// where it should be, and kills it then. If that is not to be, it tries the
+// next one, for twice the length of the fault at most, and kills any in the end.
 func killAt(ctx context.Context, a *act, at func(*record, claim) bool) error {
-	p := a.victim()
-	if p == nil {
+	workers := a.Workers()
+	if len(workers) == 0 {
 		wait(ctx, a.length)
 		return nil
 	}
-	r, pid := recordOf(p), p.PID()
-	dead := a.length / 2
-	for end := time.Now().Add(a.length - dead); time.Now().Before(end) && ctx.Err() == nil; {
-		found, err := caught(ctx, a, p, pid, r, at)
-		if found {
-			a.Logf("%s is caught", p.Name())
-			err = ignoreDead(p.KillFor(dead))
-			return errors.Join(err, lastly(ctx, dead, p))
-		}
-		if err = errors.Join(err, p.Resume()); err != nil {
-			break // it has died meanwhile, as workers do here, or the database is not there
-		}
-		wait(ctx, a.between(2*time.Millisecond, 40*time.Millisecond))
+	a.r.Shuffle(len(workers), func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
+	half := a.length / 2 // for one worker; and to be dead
+	end := time.Now().Add(2 * a.length)
+	if a.hurried {
+		end = time.Now().Add(half)
 	}
-	a.Logf("%s is not caught", p.Name())
-	return errors.Join(ignoreDead(p.KillFor(dead)), lastly(ctx, dead, p))
+	for n := 0; time.Now().Before(end) && ctx.Err() == nil; n++ {
+		p := workers[n%len(workers)]
+		found, err := hunt(ctx, a, p, min(half, time.Until(end)), at)
+		if err != nil {
+			a.Logf("%s is not to be had: %v", p.Name(), err)
+			wait(ctx, 100*time.Millisecond)
+			continue
+		}
+		if found && p.KillFor(half) == nil {
+			a.note = "caught"
+			return lastly(ctx, half, p)
+		}
+	}
+	a.note = "not caught: killed at random"
+	return killAny(ctx, workers, half)
+}
+
+// killAny kills one that lives, and waits for a life of them if none does.
+func killAny(ctx context.Context, workers []*stage.Process, dead time.Duration) error {
+	mend, cancel := mending(ctx)
+	defer cancel()
+	for {
+		for _, p := range workers {
+			switch err := p.KillFor(dead); {
+			case err == nil:
+				return lastly(ctx, dead, p)
+			case ignoreDead(err) != nil:
+				return err
+			}
+		}
+		if err := workers[0].Await(mend); err != nil {
+			return err
+		}
+	}
 }
 
 func lastly(ctx context.Context, d time.Duration, p *stage.Process) error {
@@ -104,11 +129,33 @@ func lastly(ctx context.Context, d time.Duration, p *stage.Process) error {
 	return alive(ctx, []*stage.Process{p})
 }
 
+// hunt lasts until one of the worker's jobs is where it should be, and leaves
+// it frozen then; or until its time is over, or that of the worker: as workers
+// do here, it may die at any moment.
+func hunt(ctx context.Context, a *act, p *stage.Process, length time.Duration, at func(*record, claim) bool) (bool, error) {
+	pid := p.PID()
+	r := recordOf(p)
+	for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; {
+		found, err := caught(ctx, a, p, pid, r, at)
+		if found {
+			return true, nil
+		}
+		if err = errors.Join(err, p.Resume()); err != nil {
+			return false, err
+		}
+		wait(ctx, a.between(2*time.Millisecond, 40*time.Millisecond))
+	}
+	return false, nil
+}
+
 // caught freezes the worker and says whether one of its jobs is where it should
 // be. It is frozen afterwards.
 func caught(ctx context.Context, a *act, p *stage.Process, pid int, r *record, at func(*record, claim) bool) (bool, error) {
 	if err := p.Pause(); err != nil {
 		return false, err
+	}
+	if p.PID() != pid {
+		return false, stage.ErrDead // this is another life
 	}
 	wait(ctx, settled)
 	r.read()
@@ -120,12 +167,7 @@ func caught(ctx context.Context, a *act, p *stage.Process, pid int, r *record, a
 		err = row.Scan(&c.job, &c.fence)
 		return c, err
 	})
-	for _, c := range claims {
-		if at(r, c) {
-			return true, err
-		}
-	}
-	return false, err
+	return slices.ContainsFunc(claims, func(c claim) bool { return at(r, c) }), err
 }
 
 // defaultLease is what a worker has that was not told.

@@ -50,6 +50,10 @@ func TestKilledAtTheRightMoment(t *testing.T) {
 				if frozen != (job == right) {
 					t.Errorf("with job %d it was killed frozen: %v", job, frozen)
 				}
+				over := events[slices.IndexFunc(events, func(e history.Event) bool { return e.Op == history.Fault && e.Phase == history.OK })]
+				if caught := over.Note == "caught"; caught != (job == right) {
+					t.Errorf("with job %d it ends with %q", job, over.Note)
+				}
 				w.well(history.Now())
 			})
 		}

@@ -181,14 +181,18 @@ func (s *Stage) note(e history.Event) {
 	}
 }
 
-// Begin writes that a fault begins, and returns how to write that it is over.
-func (s *Stage) Begin(fault string) (end func()) {
+// Begin writes that a fault begins, and returns how to write that it is over,
+// and what there is to say of it.
+func (s *Stage) Begin(fault string) (end func(note string)) {
 	if s.options.History == nil {
-		return func() {}
+		return func(string) {}
 	}
 	e := history.Event{Op: history.Fault, Ref: history.Ref{Verb: fault}}
 	n := s.options.History.Begin(e)
-	return func() { s.options.History.End(n, history.OK, e) }
+	return func(note string) {
+		e.Note = note
+		s.options.History.End(n, history.OK, e)
+	}
 }
 
 // Logf prints one line for people.
