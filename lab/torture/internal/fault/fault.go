@@ -28,6 +28,9 @@ type Fault struct {
 	Run func(ctx context.Context, s *stage.Stage, r *rand.Rand) error
 
 	touches kind
+	// company is for how long other faults of a schedule happen while this one
+	// goes on, at least, as far as there are some that can; 0: none do.
+	company time.Duration
 	body    func(ctx context.Context, a *act) error
 }
 
@@ -54,6 +57,9 @@ type act struct {
 	length time.Duration
 	// hurried: it may not last longer, even if what it is about takes longer.
 	hurried bool
+	// meanwhile is what happens while the fault goes on, which ends after it; nil:
+	// what it thinks of itself.
+	meanwhile func(context.Context) error
 	// note is what it has to say when it is over.
 	note string
 }
@@ -81,10 +87,10 @@ func Named(name string) (Fault, bool) {
 	return All[i], true
 }
 
-// Within returns the same fault, for no longer than most.
+// Within returns the same fault, for no longer than most. It keeps no company.
 func (f Fault) Within(most time.Duration) Fault {
 	original := f
-	f.Length = min(f.Length, most)
+	f.Length, f.company = min(f.Length, most), 0
 	f.Run = func(ctx context.Context, s *stage.Stage, r *rand.Rand) error {
 		return original.play(ctx, s, r, f.Length)
 	}

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -23,8 +24,8 @@ var poolFaults = []Fault{
 		Length: 8 * time.Second, touches: sessions, body: exhaust,
 	},
 	{
-		Name: "snapshot", About: "a transaction holds a snapshot (REPEATABLE READ), and so keeps dead rows, while other faults go on",
-		Length: 15 * time.Second, touches: sessions | network | processes, body: snapshot,
+		Name: "snapshot", About: "a transaction holds a snapshot (REPEATABLE READ), and so keeps dead rows, while other faults begin and end; of a schedule with others, for two minutes or more",
+		Length: 15 * time.Second, touches: sessions | network | processes, company: 2 * time.Minute, body: snapshot,
 	},
 }
 
@@ -120,22 +121,30 @@ func exhaust(ctx context.Context, a *act) error {
 	return errors.Join(errs...)
 }
 
-// snapshot lets two other faults begin and end under one snapshot.
+// snapshot lets other faults begin and end under one snapshot: two that it
+// chooses itself, if there are none beside it.
 func snapshot(ctx context.Context, a *act) error {
-	mend, cancel := mending(ctx)
+	begin, cancel := mending(ctx)
 	defer cancel()
-	conn, err := a.connect(mend, "")
+	conn, err := a.connect(begin, "")
 	if err != nil {
 		return err
 	}
-	defer conn.Close(mend)
 	for _, sql := range []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM fencepost.all_jobs"} {
-		if _, err := conn.Exec(mend, sql); err != nil {
-			return &failed{sql, err}
+		if _, err := conn.Exec(begin, sql); err != nil {
+			return errors.Join(&failed{sql, err}, conn.Close(begin))
 		}
 	}
-	wait(ctx, a.length/5)
-	err = a.within(ctx, "snapshot", 2, processes|network)
-	_, undo := conn.Exec(mend, "ROLLBACK")
-	return errors.Join(err, ignoreLost(undo))
+	if a.meanwhile != nil {
+		err = a.meanwhile(ctx)
+	} else {
+		wait(ctx, a.length/5)
+		err = a.within(ctx, "snapshot", 2, processes|network)
+	}
+	mend, cancel := mending(ctx) // that may have been minutes
+	defer cancel()
+	if _, lost := conn.Exec(mend, "ROLLBACK"); lost != nil {
+		err = errors.Join(err, fmt.Errorf("the snapshot was not held to the end: %w", lost))
+	}
+	return errors.Join(err, conn.Close(mend))
 }
