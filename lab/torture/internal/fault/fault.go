@@ -108,13 +108,29 @@ func (f Fault) do(ctx context.Context, a *act) error {
 	}
 	a.Logf("fault %s begins", f.Name)
 	end := a.Begin(f.Name)
-	err := f.body(ctx, a)
+	err := f.bounded(ctx, a)
 	end(a.note)
 	a.Logf("fault %s is over", strings.TrimSuffix(f.Name+": "+a.note, ": "))
 	if err != nil {
 		return fmt.Errorf("fault %s: %w", f.Name, err)
 	}
 	return nil
+}
+
+// bounded runs the body. One that does not end is told to, as if the run was
+// over; what goes on meanwhile has a bound of its own.
+func (f Fault) bounded(ctx context.Context, a *act) error {
+	if a.meanwhile != nil {
+		return f.body(ctx, a)
+	}
+	late := errors.New("it did not end")
+	ctx, cancel := context.WithTimeoutCause(ctx, a.length+mendTime, late)
+	defer cancel()
+	err := f.body(ctx, a)
+	if context.Cause(ctx) == late {
+		err = errors.Join(err, late)
+	}
+	return err
 }
 
 // wait lets time go by. It returns false when the fault is to end early.

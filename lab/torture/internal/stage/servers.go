@@ -87,7 +87,10 @@ func on(ctx context.Context, server *pg.Server, do func(*pgx.Conn) error) error 
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(conn), conn.Close(context.WithoutCancel(ctx)))
+	err = do(conn)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, conn.Close(closing))
 }
 
 // Bounce shuts the primary down ("fast" or "immediate"), does something while
