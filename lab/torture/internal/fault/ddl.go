@@ -88,7 +88,7 @@ func functions(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 // again; here for longer each time, since under this load there are always
 // transactions that are open for seconds.
 func patiently(ctx context.Context, conn *pgx.Conn, statements ...string) error {
-	for patience := 300 * time.Millisecond; ; patience = min(2*patience, 10*time.Second) {
+	for patience := 300 * time.Millisecond; ; patience = min(3*patience, 10*time.Second) {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			for _, sql := range append([]string{fmt.Sprintf("SET LOCAL lock_timeout = %d", patience.Milliseconds())}, statements...) {
 				if _, err := tx.Exec(ctx, sql); err != nil {
