@@ -48,19 +48,3 @@ func read[T any](ctx context.Context, db witness.DB, to pgx.RowToFunc[T], sql st
 	}
 	return pgx.CollectRows(rows, to)
 }
-
-// Lost returns the lines of a former primary that the new one lacks. The same
-// number may stand for another line there.
-func Lost(former, now []witness.Line) (lost []witness.Line) {
-	type line struct{ seq, xid, id, at int64 }
-	known := make(map[line]bool, len(now))
-	for _, l := range now {
-		known[line{l.Seq, l.XID, l.ID, l.At.UnixNano()}] = true
-	}
-	for _, l := range former {
-		if !known[line{l.Seq, l.XID, l.ID, l.At.UnixNano()}] {
-			lost = append(lost, l)
-		}
-	}
-	return lost
-}
