@@ -110,7 +110,7 @@ func (c *call) writes() (all []*write) {
 			}
 			all = append(all, w)
 		}
-	case history.Complete, history.Effect, history.Replay:
+	case history.Complete, history.Effect, history.Progress, history.Replay:
 		refs := c.Refs
 		if c.Job != 0 {
 			refs = []history.Ref{c.Ref}

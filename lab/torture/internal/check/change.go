@@ -50,7 +50,7 @@ func (c *change) wayOut() bool {
 // and without an operator's.
 func (c *change) taken() bool {
 	switch c.what {
-	case reaped, buried, odd:
+	case reaped, buried:
 		return true
 	case claimed:
 		return c.before.Status == "running"

@@ -2,6 +2,7 @@ package check
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -15,6 +16,9 @@ const (
 	together  = 10 * time.Second
 	moreGrace = 10 * time.Second
 	unrest    = 75 * time.Second
+	// firstPause is how long after a death the job of a first attempt waits, with
+	// the spread of that.
+	firstPause = 600 * time.Millisecond
 	// comeBack is how long everybody has, after a trouble, to be as before.
 	comeBack = 3 * time.Second
 )
@@ -44,33 +48,19 @@ func deaths(ix *index, f *finding) {
 }
 
 func orphan(ix *index, f *finding, p *process, cl *claim) {
-	byLease := ix.pooled(p) || p.termed <= p.gone // a stop deletes the row that others look at
-	bound := noticed + time.Duration(ix.others(p))*eachMore
-	if byLease {
-		lease := cl.given.after.Lease
-		for c := cl.given.next; c != nil && c != cl.out; c = c.next {
-			if c.what == extended {
-				lease = c.after.Lease
-			}
-		}
-		bound = time.Duration(max(0, lease.UnixNano()-ix.Offset-p.gone)) + ix.Limits.Poll*11/10 + eachMore
+	taken := ix.last
+	if cl.out != nil {
+		taken = cl.out.at
 	}
-	bound += ix.Limits.Slack
-	from, ok := ix.quiet(p, p.gone, bound)
-	if !ok {
+	deadline, from, judged := ix.takenBy(p, cl, taken)
+	switch {
+	case !judged:
 		f.part("nobody was there to notice", 1)
 		return
-	}
-	if !byLease && ix.restless(from, bound) {
-		bound += moreGrace
-		if from, ok = ix.quiet(p, p.gone, bound); !ok {
-			f.part("nobody was there to notice", 1)
-			return
-		}
-	}
-	deadline := from + bound.Nanoseconds()
-	if cl.out == nil && deadline >= ix.last {
+	case cl.out == nil && deadline >= ix.last:
 		return
+	case from != p.gone:
+		f.part("judged from the end of a trouble on", 1)
 	}
 	f.Checked++
 	died := p.exit
@@ -90,6 +80,9 @@ func orphan(ix *index, f *finding, p *process, cl *claim) {
 	case cl.out.what == reaped:
 		// The pause of a failed attempt, and its spread, are counted from the reap.
 		pause := float64(time.Second) * 1.2 * float64(int64(1)<<min(max(cl.out.before.Attempts-1, 0), 12))
+		if cl.out.before.Attempts == 1 && strings.HasPrefix(cl.out.line.Error, "worker ") {
+			pause = float64(firstPause)
+		}
 		if due := cl.out.after.RunAt.Sub(cl.out.line.At); float64(due) > min(pause, float64(time.Hour)) {
 			f.violated("a dead worker's job waits longer than documented", append(s, ix.change(cl.out))...)
 		}
@@ -108,47 +101,78 @@ func (ix *index) others(p *process) (n int) {
 	return n
 }
 
-// quiet returns the first time from which on, for as long as the bound, the
-// server was there for everybody and some other worker could look.
-func (ix *index) quiet(dead *process, from int64, bound time.Duration) (int64, bool) {
-	starts := []int64{from}
+// takenBy returns by when the job should have been taken from the dead worker.
+// That counts from its death, or, if there was trouble in which nobody could
+// notice it, from the end of that; but no trouble that began after the job was
+// taken is a reason to look later.
+func (ix *index) takenBy(dead *process, cl *claim, taken int64) (deadline, from int64, ok bool) {
+	for _, at := range ix.ends(dead.gone, taken) {
+		deadline := at + ix.bound(dead, cl, at).Nanoseconds()
+		if taken <= deadline || ix.calmly(dead, at, deadline) {
+			return deadline, at, true
+		}
+	}
+	return 0, 0, false
+}
+
+// bound is how long the job may take to be taken, if all is well from then on.
+func (ix *index) bound(dead *process, cl *claim, at int64) time.Duration {
+	if ix.pooled(dead) || dead.termed <= dead.gone { // a stop deletes the row that others look at
+		lease := cl.given.after.Lease
+		for c := cl.given.next; c != nil && c != cl.out; c = c.next {
+			if c.what == extended {
+				lease = c.after.Lease
+			}
+		}
+		left := time.Duration(max(0, lease.UnixNano()-ix.Offset-dead.gone))
+		return left + ix.Limits.Poll*11/10 + eachMore + ix.Limits.Slack
+	}
+	bound := noticed + time.Duration(ix.others(dead))*eachMore + ix.Limits.Slack
+	if ix.restless(at, bound) {
+		bound += moreGrace
+	}
+	if ix.met(at, at+bound.Nanoseconds(), func(f fault) bool { return f.trouble == deaf }) {
+		bound += ix.Limits.Poll * 11 / 10 // it is a bell that makes the others look
+	}
+	return bound
+}
+
+// ends are the death and the ends of all that went on between then and the
+// taking and could keep others from noticing, in order.
+func (ix *index) ends(gone, taken int64) []int64 {
+	all := []int64{gone}
+	end := func(s span, settle int64) {
+		if to := add(s.to, settle); s.from <= taken && to > gone && to <= taken {
+			all = append(all, to)
+		}
+	}
 	for _, f := range ix.faults {
-		if f.trouble >= late {
-			starts = append(starts, f.to)
+		if f.cutsOff() {
+			end(f.span, 1)
 		}
 	}
 	for _, p := range ix.crew {
-		starts = append(starts, p.born+ix.settle())
-		for _, spans := range [][]span{p.pauses, p.cuts} {
-			for _, s := range spans {
-				starts = append(starts, add(s.to, ix.settle()+1))
-			}
+		end(span{p.born, p.born}, ix.settle())
+		for _, s := range slices.Concat(p.pauses, p.cuts) {
+			end(s, ix.settle()+1)
 		}
 	}
-	slices.Sort(starts)
-	for _, at := range starts {
-		if at < from || at == never {
-			continue
-		}
-		to := at + bound.Nanoseconds()
-		if ix.troubled(rough, at+1, to) || ix.troubled(late, at+1, to) {
-			continue
-		}
-		for _, p := range ix.crew {
-			if p != dead && p.able(at, to, ix.settle()) {
-				return at, true
-			}
-		}
-	}
-	return 0, false
+	slices.Sort(all)
+	return all
+}
+
+// calmly says that in all of that time the server was there for everybody, and
+// some other worker could look.
+func (ix *index) calmly(dead *process, from, to int64) bool {
+	return !ix.met(from, to, fault.cutsOff) && slices.ContainsFunc(ix.crew, func(p *process) bool {
+		return p != dead && p.able(from, to, ix.settle())
+	})
 }
 
 // restless says that those who look may have made their connection anew not long
 // before.
 func (ix *index) restless(at int64, bound time.Duration) bool {
 	from, to := at-unrest.Nanoseconds(), at+bound.Nanoseconds()
-	if ix.troubled(rough, from, to) || ix.troubled(late, from, to) {
-		return true
-	}
-	return slices.ContainsFunc(ix.crew, func(p *process) bool { return meets(p.cuts, from, to) })
+	return ix.met(from, to, fault.cutsOff) ||
+		slices.ContainsFunc(ix.crew, func(p *process) bool { return meets(p.apart, from, to) })
 }

@@ -166,6 +166,10 @@ var model = porcupine.Model{
 	},
 }
 
+// Undecided is the part of the finding that counts the jobs whose histories
+// were too much to search in the time.
+const Undecided = "not decided in time"
+
 // linear: what each job's clients were told fits one order of all operations on
 // it, each between its call and its return. Reaps, and claims whose answer was
 // lost, are taken from the witness.
@@ -205,7 +209,7 @@ func linear(ix *index, f *finding) {
 			f.Checked++
 			f.part("operations", len(histories[i]))
 		case porcupine.Unknown:
-			f.part("not decided in time", 1)
+			f.part(Undecided, 1)
 		default:
 			f.Checked++
 			f.violated(fmt.Sprintf("no order of the operations on job %d explains what was answered", j.id), shortest(histories[i])...)

@@ -1,6 +1,12 @@
 package check
 
-import "github.com/fencepost-go/fencepost/lab/torture/internal/history"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
+)
 
 // lostJobs: what was acknowledged is there, or has gone in a way that jobs go;
 // what nobody knows about is there at most once.
@@ -38,12 +44,43 @@ func lostJobs(ix *index, f *finding) {
 		if acknowledged == nil {
 			f.part("unknown or rolled back", 1)
 		}
+		misnamed(ix, f, token, tries)
 	}
 	for _, j := range ix.jobs {
 		if len(j.changes) > 0 {
 			vanished(ix, f, j)
 		}
 	}
+	forgottenProgress(ix, f)
+}
+
+// misnamed: the id that an enqueue has returned is that of the job.
+func misnamed(ix *index, f *finding, token string, tries []enqueued) {
+	jobs := ix.byToken[token]
+	for _, t := range tries {
+		if t.phase() != history.OK || len(jobs) == 0 {
+			continue
+		}
+		id := answeredID(t)
+		if id == 0 {
+			continue // by a way that tells none
+		}
+		f.part("ids", 1)
+		if !slices.ContainsFunc(jobs, func(j *job) bool { return j.id == id }) {
+			first := append(slices.Clone(jobs[0].changes), jobs[0].lost...)[0]
+			f.violated(fmt.Sprintf("an enqueue returned id %d for the job of another token", id), steps(ix.call(t.call), ix.change(first))...)
+		}
+	}
+}
+
+// answeredID is the id that was returned for the job, 0: none.
+func answeredID(t enqueued) int64 {
+	for _, r := range t.ret.Refs {
+		if r.Token == t.ref.Token {
+			return r.Job
+		}
+	}
+	return 0
 }
 
 // vanished: of a job that the witness has seen the tables tell the same.
@@ -52,11 +89,11 @@ func vanished(ix *index, f *finding, j *job) {
 	switch last.what {
 	case removed:
 		cl := ix.claims[claimName{j.id, last.before.Fence}]
-		if w := cl.outcome(last); w != nil && (w.verb == "done" || w.verb == "complete") {
+		if w := cl.outcome(last); w != nil && (w.verb == "done" || w.verb == "complete") && j.queue == script.Bin {
 			break
 		}
 		if ix.operated(j.id, last, "delete") == nil {
-			f.violated("a job vanished, and nobody had ended or deleted it", ix.change(last))
+			f.violated("a job vanished, and nobody had deleted it, or ended it in a queue that keeps none", ix.change(last))
 		}
 	case forgotten:
 		if ix.operated(j.id, last, "delete") == nil {

@@ -6,11 +6,6 @@ import (
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
 )
 
-// pauseEnough is how much of a lease a process must have been frozen for its
-// lease to run out by that: it is extended when a third is over, and a pause of
-// 0.6 of one must do no harm.
-const pauseEnough = 0.62
-
 // overlaps: a job is taken from its worker only if the lease is over, or if the
 // worker is dead or cut off; and a lease does not run out while its worker lives.
 // So two handlers run at once only then, or if an operator or the first worker
@@ -19,7 +14,7 @@ func overlaps(ix *index, f *finding) {
 	for _, j := range ix.jobs {
 		for _, changes := range [][]*change{j.changes, j.lost} {
 			for _, c := range changes {
-				if !c.taken() || c.line.Place == "finished" && c.what == odd {
+				if !c.taken() {
 					continue
 				}
 				f.Checked++
@@ -79,34 +74,47 @@ func (ix *index) excuseTime() int64 {
 	return max(ix.Limits.Lease.Nanoseconds(), 10e9) + 2e9
 }
 
-// lostTouch says that the process was dead then, or that it or everybody had
-// lost the server, or may have.
-func (ix *index) lostTouch(p *process, at int64) bool {
-	from := at - ix.excuseTime()
-	return p == nil || p.gone <= at+clockError || meets(p.cuts, from, at) || ix.troubled(rough, from, at)
-}
-
 // wrongly says why the job should not have been taken; "": it was right.
 func (ix *index) wrongly(j *job, c *change) string {
 	if c.before.Status != "running" {
 		return "a job was taken that nobody had"
 	}
 	p := ix.workers[c.before.Worker]
-	if ix.lostTouch(p, c.at) {
+	switch {
+	case p == nil || p.gone <= c.at+clockError:
 		return ""
-	}
-	if !c.overAt() {
+	case !c.overAt() && !ix.seemedDead(p, c.at):
 		return "a job was taken from a live worker before its lease was over"
+	case c.overAt() && !ix.lapsed(p, j, c):
+		return "the lease of a live worker ran out"
 	}
-	lease := ix.Limits.Lease.Nanoseconds()
-	end := c.before.Lease.UnixNano() - ix.Offset
-	if float64(within(p.pauses, end-lease, c.at)) >= pauseEnough*float64(lease) {
-		return ""
+	return ""
+}
+
+// seemedDead says that the live process may have been without its sessions, so
+// that others could take it for dead: its network let nothing through, everybody
+// lost them, or it lost them when it could not make others. That leases could
+// run out then is not enough: nobody may look at a lease that is not over.
+func (ix *index) seemedDead(p *process, at int64) bool {
+	from := at - ix.excuseTime()
+	return meets(p.apart, from, at) ||
+		ix.met(from, at, func(f fault) bool { return f.is(sessionsEnd...) }) ||
+		ix.met(from, at, fault.ends) && (meets(p.pauses, from, at) || ix.troubled(rough, from, at))
+}
+
+// lapsed says that there was a reason for a lease of the live process to run
+// out: it, or everybody, had lost the server; it was slow; it was frozen; or it
+// did not know what it had.
+func (ix *index) lapsed(p *process, j *job, c *change) bool {
+	from := c.at - ix.excuseTime()
+	if meets(p.apart, from, c.at) || ix.troubled(rough, from, c.at) || meets(p.cuts, c.at-ix.Limits.Lease.Nanoseconds(), c.at) {
+		return true
 	}
-	if cl := ix.claims[claimName{j.id, c.before.Fence}]; cl != nil && cl.given != nil && ix.unheard(p, cl, c.at) {
-		return ""
+	if p.overslept(c.before.Lease.UnixNano()-ix.Offset, ix.Limits.Lease.Nanoseconds(), c.at) {
+		return true
 	}
-	return "the lease of a live worker ran out"
+	cl := ix.claims[claimName{j.id, c.before.Fence}]
+	return cl != nil && cl.given != nil && ix.unheard(p, cl, c.at)
 }
 
 // unheard says that the worker could not know by then that it had the claim: the
@@ -123,7 +131,7 @@ func (ix *index) unheard(p *process, cl *claim, at int64) bool {
 // unlawful says why the second handler should not have started while the first
 // one ran; "": it might.
 func (ix *index) unlawful(j *job, a, b *claim) string {
-	if len(j.lost) > 0 || a.given.lost || b.given.lost {
+	if ix.forgot(j, a, b) {
 		return "" // the new primary did not know of the first
 	}
 	out := a.out
@@ -131,10 +139,8 @@ func (ix *index) unlawful(j *job, a, b *claim) string {
 		return "a job was claimed while it was somebody's"
 	}
 	if out.taken() {
-		if !out.before.Lease.IsZero() && b.given.line.At.After(out.before.Lease) {
-			return ""
-		}
-		if ix.lostTouch(ix.workers[out.before.Worker], out.at) {
+		p := ix.workers[out.before.Worker]
+		if b.given.line.At.After(out.before.Lease) || p == nil || p.gone <= out.at+clockError || ix.seemedDead(p, out.at) {
 			return ""
 		}
 		return "two handlers of a job ran at once, and the first had not lost it"
@@ -144,7 +150,11 @@ func (ix *index) unlawful(j *job, a, b *claim) string {
 	}
 	switch out.what {
 	case released:
-		return "" // by a hard stop, which leaves its handler behind
+		// A hard stop leaves its handler behind. No worker does that otherwise.
+		if p := ix.procs[a.start().Proc]; p == nil || p.termed <= out.at+clockError || p.gone <= out.at+ix.settle() {
+			return ""
+		}
+		return "a job was released while its handler ran, and its process was not about to end"
 	case ended, removed:
 		// The handler goes on after its own commit; then only a retry lets another
 		// one start.
@@ -153,4 +163,10 @@ func (ix *index) unlawful(j *job, a, b *claim) string {
 		return "a job was handed back as not started while its handler ran"
 	}
 	return "the outcome of a handler was stored before it had ended"
+}
+
+// forgot says that a failover has taken something that happened to the job from
+// the first claim to the second.
+func (ix *index) forgot(j *job, a, b *claim) bool {
+	return slices.ContainsFunc(j.lost, func(c *change) bool { return c.at >= a.given.at && c.at <= b.given.at })
 }

@@ -41,7 +41,9 @@ type process struct {
 	bye    *history.Event
 	exit   *history.Event
 	pauses []span
-	cuts   []span // its network, or that of a former life, which it has too
+	cuts   []span  // when its network had a fault; it is that of a former life, too
+	apart  []span  // of these times, those in which it could not reach the server
+	acts   []int64 // when it wrote something down
 
 	claims []*call
 	busy   map[string]*load // its handlers, by queue
@@ -59,8 +61,7 @@ func base(name string) string {
 func processes(events []history.Event) map[string]*process {
 	all := make(map[string]*process)
 	lives := make(map[string][]*process)
-	cuts := make(map[string][]span)
-	cutBegan := make(map[string]int64)
+	networks := make(map[string]*network)
 	// life is whom an event of the harness is about: one life by its name, or
 	// the newest of several.
 	life := func(e *history.Event) *process {
@@ -80,6 +81,7 @@ func processes(events []history.Event) map[string]*process {
 			all[e.Proc] = p
 			lives[base(e.Proc)] = append(lives[base(e.Proc)], p)
 		}
+		p.acts = append(p.acts, e.At)
 		switch e.Op {
 		case history.Hello:
 			p.role = script.Role(e.Note)
@@ -90,16 +92,16 @@ func processes(events []history.Event) map[string]*process {
 			if e.Worker != "" && !slices.Contains(p.workers, e.Worker) {
 				p.workers = append(p.workers, e.Worker)
 			}
-		case history.Cut:
-			name := base(e.Target)
-			if _, already := cutBegan[name]; !already {
-				cutBegan[name] = e.At
+		case history.Cut, history.Mend:
+			n := networks[base(e.Target)]
+			if n == nil {
+				n = &network{}
+				networks[base(e.Target)] = n
 			}
-		case history.Mend:
-			name := base(e.Target)
-			if began, ok := cutBegan[name]; ok {
-				cuts[name] = append(cuts[name], span{began, e.At})
-				delete(cutBegan, name)
+			if e.Op == history.Mend {
+				n.mend(e.At)
+			} else {
+				n.cut(e.At, e.Note)
 			}
 		case history.Kill, history.Exit, history.Pause, history.Resume, history.Term:
 			t := life(e)
@@ -122,11 +124,13 @@ func processes(events []history.Event) map[string]*process {
 			}
 		}
 	}
-	for name, began := range cutBegan {
-		cuts[name] = append(cuts[name], span{began, never})
+	for _, n := range networks {
+		n.mend(never)
 	}
 	for _, p := range all {
-		p.cuts = cuts[base(p.name)]
+		if n := networks[base(p.name)]; n != nil {
+			p.cuts, p.apart = n.cuts, n.apart
+		}
 	}
 	return all
 }

@@ -21,6 +21,12 @@ func staleWrites(ix *index, f *finding) {
 		}
 	}
 	fencedWrites(ix, f)
+	told(ix, f)
+	for i := range ix.Events {
+		if e := &ix.Events[i]; e.Op == history.Amiss {
+			f.violated("a handler saw what must never be: "+e.Note, ix.event(e))
+		}
+	}
 }
 
 func staleWrite(ix *index, f *finding, cl *claim, w *write) {
@@ -57,6 +63,9 @@ func staleWrite(ix *index, f *finding, cl *claim, w *write) {
 // said says that the answer only repeats what is so: the claim was ended under
 // its own fence, and there is a trace of it.
 func (ix *index) said(cl *claim, w *write) bool {
+	if w.verb == string(history.Progress) {
+		return false // which is never a repetition
+	}
 	switch cl.out.what {
 	case ended:
 		gone := cl.out.next

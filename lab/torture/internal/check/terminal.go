@@ -1,11 +1,14 @@
 package check
 
 // terminal: what has ended stays so, unless an operator brings it back or
-// deletes it.
+// deletes it; and a job goes only in ways that there are.
 func terminal(ix *index, f *finding) {
 	for _, j := range ix.jobs {
 		for _, changes := range [][]*change{j.changes, j.lost} {
 			for _, c := range changes {
+				if c.what == odd {
+					f.violated("a job changed in a way that there is none for", ix.change(c))
+				}
 				if c.what == retried && ix.operated(j.id, c, "retry") == nil {
 					f.violated("a job that had ended came back, and no operator asked for it", ix.change(c))
 				}

@@ -41,31 +41,55 @@ var troubles = map[string]trouble{
 // several/kill. One that nobody has thought about is rough: it excuses all that
 // a fault can.
 func troubleOf(fault string) trouble {
-	if t, known := troubles[fault[strings.LastIndexByte(fault, '/')+1:]]; known {
+	if t, known := troubles[inner(fault)]; known {
 		return t
 	}
 	return rough
 }
 
+// inner is the name of a fault without that of the one that it is in.
+func inner(fault string) string { return fault[strings.LastIndexByte(fault, '/')+1:] }
+
 // fault is one, while it lasted.
 type fault struct {
 	span
-	name string
+	name string // without that of the one that it is in
 	trouble
 }
 
+// sessionsEnd are the faults that take the server, or the sessions of everybody:
+// after one of them a worker may be taken for dead that is not.
+var sessionsEnd = []string{
+	"kill-backend", "crash-restart", "fast-restart", "read-only", "failover", "role-swap", "disk-full-wal",
+}
+
+func (f fault) is(names ...string) bool { return slices.Contains(names, f.name) }
+
+// met says that there was a fault at that time of which that is true.
+func (ix *index) met(from, to int64, is func(fault) bool) bool {
+	return slices.ContainsFunc(ix.faults, func(f fault) bool { return f.meets(from, to) && is(f) })
+}
+
+// cutsOff says that the fault can take connections, or the server.
+func (f fault) cutsOff() bool {
+	return f.trouble == rough || f.ends() || f.is("stall", "answer-lost", "pooler")
+}
+
+// ends says that the fault ends connections, which can be made again at once.
+func (f fault) ends() bool {
+	return strings.HasPrefix(f.name, "reset") || strings.HasPrefix(f.name, "terminate-")
+}
+
 // pooled says that the process may have worked behind a pooler, where nobody
-// sees its death but by its leases.
+// sees its death but by its leases: its life began when the pooler was there.
 func (ix *index) pooled(p *process) bool {
-	return ix.Limits.Pooled || slices.ContainsFunc(ix.faults, func(f fault) bool {
-		return strings.HasSuffix(f.name, "pooler") && f.meets(p.born, p.gone)
-	})
+	return ix.Limits.Pooled || ix.met(p.born, p.born, func(f fault) bool { return f.is("pooler") })
 }
 
 func faults(calls []*call) (all []fault) {
 	for _, c := range calls {
 		if c.Op == history.Fault {
-			all = append(all, fault{span{c.At, c.until()}, c.Verb, troubleOf(c.Verb)})
+			all = append(all, fault{span{c.At, c.until()}, inner(c.Verb), troubleOf(c.Verb)})
 		}
 	}
 	return all
@@ -74,10 +98,5 @@ func faults(calls []*call) (all []fault) {
 // troubled says that there was a fault at that time which was at least that
 // bad.
 func (ix *index) troubled(least trouble, from, to int64) bool {
-	for _, f := range ix.faults {
-		if f.trouble >= least && f.meets(from, to) {
-			return true
-		}
-	}
-	return false
+	return ix.met(from, to, func(f fault) bool { return f.trouble >= least })
 }

@@ -13,6 +13,11 @@ func TestEachFaultHasItsTrouble(t *testing.T) {
 			t.Errorf("fault %s: what does it excuse?", f.Name)
 		}
 	}
+	for _, name := range sessionsEnd {
+		if troubles[name] != rough {
+			t.Errorf("fault %s ends all sessions, and is not rough", name)
+		}
+	}
 	if troubleOf("several/kill") != calm || troubleOf("a new one") != rough {
 		t.Error("faults inside of others, or unknown ones, are misjudged")
 	}

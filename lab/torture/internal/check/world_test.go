@@ -1,7 +1,6 @@
 package check
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -25,27 +24,9 @@ type world struct {
 // without says which guards are missing.
 type without struct {
 	finishFence, extendFence, completeFence bool
+	progressFence                           bool
 	claimCounts, clockFence                 bool
-}
-
-// database is what a failover may take back.
-type database struct {
-	live, ended map[int64]row
-	orders      []FinalOrder
-	effects     []FinalEffect
-	id          int64
-	seq, xid    int64
-}
-
-type row struct {
-	id      int64
-	created time.Time
-	token   string
-	kind    string
-	queue   string
-	max     int
-	witness.State
-	err string
+	silent                                  bool // workers are not told that they are refused
 }
 
 const offset = int64(1_800_000_000_000_000_000)
@@ -108,6 +89,11 @@ func (w *world) process(name string, role script.Role) {
 	w.event(name, history.Event{Op: history.Hello, Note: string(role)})
 }
 
+// cut begins a fault of a network.
+func (w *world) cut(target, how string) {
+	w.event("harness", history.Event{Op: history.Cut, Target: target, Note: how})
+}
+
 func (w *world) harness(op history.Op, target string) {
 	w.event("harness", history.Event{Op: op, Target: target})
 }
@@ -121,42 +107,6 @@ func (w *world) fault(name string) (end func()) {
 		e.Phase = history.OK
 		w.event("harness", e)
 	}
-}
-
-// write adds a line of the witness.
-func (w *world) write(place, op string, before, after *row) {
-	r := after
-	if r == nil {
-		r = before
-	}
-	w.db.seq++
-	l := witness.Line{
-		Seq: w.db.seq, At: w.dbNow(), XID: w.db.xid, Place: place, Op: op,
-		ID: r.id, Token: r.token, Kind: r.kind, Queue: r.queue, Max: r.max, CreatedAt: r.created, Error: r.err,
-	}
-	if before != nil {
-		l.Before = before.State
-	}
-	if after != nil {
-		l.After = after.State
-	}
-	w.lines = append(w.lines, l)
-}
-
-func (w *world) begin() { w.db.xid++ }
-
-// insert enqueues in the open transaction.
-func (w *world) insert(token, kind, queue string, delay time.Duration, max int) int64 {
-	w.db.id++
-	w.now += 1000
-	r := row{
-		id: w.db.id, created: w.dbNow(), token: token, kind: kind, queue: queue, max: max,
-		State: witness.State{Status: "ready", RunAt: w.dbNow().Add(delay)},
-	}
-	w.db.live[r.id] = r
-	w.write("jobs", "INSERT", nil, &r)
-	w.db.orders = append(w.db.orders, FinalOrder{Token: token, Via: "test", XID: w.db.xid})
-	return r.id
 }
 
 // enqueue is a producer's transaction of one job: acknowledged.
@@ -175,48 +125,6 @@ func (w *world) enqueueAs(token, queue string, delay time.Duration, phase histor
 		return phase, e
 	})
 	return id
-}
-
-// update changes a live row.
-func (w *world) update(id int64, do func(*row)) {
-	before := w.db.live[id]
-	after := before
-	do(&after)
-	w.db.live[id] = after
-	w.write("jobs", "UPDATE", &before, &after)
-}
-
-// end moves a live row to the ended ones.
-func (w *world) end(id int64, status string, by int64, err string) {
-	before := w.db.live[id]
-	delete(w.db.live, id)
-	w.write("jobs", "DELETE", &before, nil)
-	if before.queue == script.Bin && status == "done" {
-		return
-	}
-	after := before
-	after.Status, after.Fence, after.Lease = status, before.Fence+by, time.Time{}
-	if err != "" {
-		after.err = err
-	}
-	w.db.ended[id] = after
-	w.write("finished", "INSERT", nil, &after)
-}
-
-// take is what a claim does to one row; it returns the fence.
-func (w *world) take(worker string, id int64) (fence int64) {
-	w.now += 2000
-	w.update(id, func(r *row) {
-		fence = max(r.Fence+1, w.dbNow().UnixMicro())
-		if w.clockFence {
-			fence = r.Fence + 1
-		}
-		if !w.claimCounts {
-			r.Attempts++
-		}
-		r.Status, r.Fence, r.Worker, r.Lease = "running", fence, worker, w.dbNow().Add(testLimits.Lease)
-	})
-	return fence
 }
 
 // claim has a worker claim one job and start its handler; it returns the fence.
@@ -269,9 +177,8 @@ func (w *world) finish(proc string, id, fence int64, verb string, delay time.Dur
 
 // finishAs is a call that returns as given and may or may not reach the server.
 func (w *world) finishAs(proc string, id, fence int64, verb string, delay time.Duration, phase history.Phase, reaches bool) {
-	ref := history.Ref{Job: id, Fence: fence, Verb: verb, Delay: int64(delay)}
-	w.call(proc, history.Event{Op: history.Finish, Refs: []history.Ref{ref}}, func() (history.Phase, history.Event) {
-		answer := ref
+	answer := history.Ref{Job: id, Fence: fence, Verb: verb, Delay: int64(delay)}
+	w.call(proc, history.Event{Op: history.Finish, Refs: []history.Ref{answer}}, func() (history.Phase, history.Event) {
 		if reaches {
 			answer.Result = w.store(id, fence, verb, delay)
 		}
@@ -280,41 +187,8 @@ func (w *world) finishAs(proc string, id, fence int64, verb string, delay time.D
 		}
 		return phase, history.Event{Refs: []history.Ref{answer}}
 	})
-}
-
-// store is what the database does with an outcome, and what it answers.
-func (w *world) store(id, fence int64, verb string, delay time.Duration) string {
-	w.begin()
-	r, live := w.db.live[id]
-	if live && r.Fence == fence && r.Status == "running" || live && w.finishFence {
-		switch {
-		case verb == "done" || verb == "dead" || verb == "cancelled":
-			w.end(id, verb, 0, "")
-		case (verb == "retry" || verb == "release") && r.Attempts >= r.max:
-			w.end(id, "dead", 0, "failed")
-		default:
-			w.update(id, func(r *row) { w.back(r, verb, delay) })
-		}
-		return "stored"
-	}
-	if e, ok := w.db.ended[id]; ok && e.Fence == fence {
-		return "stored"
-	} else if !ok && !live {
-		return "gone"
-	}
-	return "lost"
-}
-
-func (w *world) back(r *row, verb string, delay time.Duration) {
-	r.Status, r.Worker, r.Lease = "ready", "", time.Time{}
-	r.Fence++
-	switch verb {
-	case "retry":
-		r.RunAt, r.err = w.dbNow().Add(delay), "failed"
-	case "snooze":
-		r.RunAt, r.Attempts, r.Snoozes = w.dbNow().Add(delay), r.Attempts-1, r.Snoozes+1
-	case "return":
-		r.Attempts--
+	if verdict(answer.Result) == refused && !w.silent {
+		w.event(proc, history.Event{Op: history.Refused, Ref: history.Ref{Job: id, Fence: fence}})
 	}
 }
 
@@ -356,20 +230,22 @@ func (w *world) complete(proc string, id, fence int64) {
 	})
 }
 
-// reap takes a job from its worker.
-func (w *world) reap(id int64) {
-	w.begin()
-	r := w.db.live[id]
-	why := fmt.Sprintf("lease of worker %s ran out in attempt %d of %d", r.Worker, r.Attempts, r.max)
-	if r.Attempts >= r.max {
-		w.end(id, "dead", 1, why+", the last one")
-		return
-	}
-	w.update(id, func(r *row) {
-		r.Status, r.Worker, r.Lease, r.err = "ready", "", time.Time{}, why
-		r.Fence++
-		r.RunAt = w.dbNow().Add(100 * time.Millisecond)
+// progress has a handler store its progress.
+func (w *world) progress(proc string, id, fence int64, phase history.Phase) {
+	e := history.Event{Op: history.Progress, Ref: history.Ref{Job: id, Fence: fence}}
+	w.call(proc, e, func() (history.Phase, history.Event) {
+		w.begin()
+		if r, live := w.db.live[id]; !live || r.Fence != fence && !w.progressFence {
+			return history.Refusal, e
+		}
+		w.update(id, func(*row) {})
+		return phase, e
 	})
+}
+
+// found is the progress that a handler has found as it started.
+func (w *world) found(proc string, id, fence int64, what string) {
+	w.event(proc, history.Event{Op: history.Progress, Ref: history.Ref{Job: id, Fence: fence, Result: what}})
 }
 
 // replay has the zombie write.
@@ -391,38 +267,6 @@ func (w *world) operate(verb string, id int64) {
 	})
 }
 
-func (w *world) operated(verb string, id int64) string {
-	r, live := w.db.live[id]
-	ended, known := w.db.ended[id]
-	switch {
-	case verb == "cancel" && live:
-		w.end(id, "cancelled", 1, "cancelled by an operator")
-	case verb == "release" && live && r.Status == "running":
-		w.update(id, func(r *row) {
-			w.back(r, "release", 0)
-			r.max = max(r.max, r.Attempts+1)
-		})
-	case verb == "retry" && !live && known:
-		delete(w.db.ended, id)
-		after := ended
-		after.Status, after.Worker, after.RunAt = "ready", "", w.dbNow()
-		after.Fence++
-		after.max = max(after.max, after.Attempts+1)
-		w.db.live[id] = after
-		w.write("jobs", "INSERT", nil, &after)
-		w.write("finished", "DELETE", &ended, nil)
-	case verb == "delete" && live:
-		delete(w.db.live, id)
-		w.write("jobs", "DELETE", &r, nil)
-	case verb == "delete" && known:
-		delete(w.db.ended, id)
-		w.write("finished", "DELETE", &ended, nil)
-	default:
-		return "left"
-	}
-	return "done"
-}
-
 // crew starts two workers, and lets them settle.
 func (w *world) crew() {
 	for _, name := range []string{"worker-1.1", "worker-2.1"} {
@@ -442,24 +286,4 @@ func (w *world) kill(proc string) {
 	w.harness(history.Kill, proc)
 	w.wait(20 * time.Millisecond)
 	w.event("harness", history.Event{Op: history.Exit, Target: proc, Error: "signal: killed"})
-}
-
-// save is a copy of the database, for a failover to go back to.
-func (w *world) save() (database, int) {
-	saved := w.db
-	saved.live, saved.ended = make(map[int64]row), make(map[int64]row)
-	for id, r := range w.db.live {
-		saved.live[id] = r
-	}
-	for id, r := range w.db.ended {
-		saved.ended[id] = r
-	}
-	saved.orders, saved.effects = slices.Clone(w.db.orders), slices.Clone(w.db.effects)
-	return saved, len(w.lines)
-}
-
-// failover goes back to what was saved.
-func (w *world) failover(saved database, lines int) {
-	w.lost = append(w.lost, w.lines[lines:]...)
-	w.lines, w.db = w.lines[:lines:lines], saved
 }

@@ -1,0 +1,99 @@
+package check
+
+import (
+	"time"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+)
+
+// answerCases are about what was answered.
+var answerCases = []acase{
+	// 15
+	{"15: a failover takes a completion with it", nil, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		saved, lines := w.save()
+		w.done(w1, id, fence)
+		over := w.fault("failover")
+		w.failover(saved, lines)
+		w.wait(testLimits.Lease)
+		over()
+		w.reap(id)
+		w.wait(100 * time.Millisecond)
+		w.done(w2, id, w.claim(w2, id))
+	}},
+	{"15: a completion is acknowledged before it is stored", []int{15, 16}, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.stop(w1, id, fence, "done")
+		ref := history.Ref{Job: id, Fence: fence, Verb: "done", Result: "stored"}
+		w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{ref}}, func() (history.Phase, history.Event) {
+			return history.OK, history.Event{Refs: []history.Ref{ref}}
+		})
+		w.kill(w1)
+		w.wait(4 * time.Second)
+		w.reap(id)
+		w.wait(100 * time.Millisecond)
+		w.done(w2, id, w.claim(w2, id))
+	}},
+
+	// 16
+	{"16: a failure of a job that is gone is taken for the completion that its handler rolled back", nil, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.call(w1, history.Event{Op: history.Complete, Ref: history.Ref{Job: id, Fence: fence}},
+			func() (history.Phase, history.Event) { return history.Failed, history.Event{} })
+		w.operate("delete", id)
+		w.stop(w1, id, fence, "retry")
+		w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry"}}},
+			func() (history.Phase, history.Event) {
+				return history.OK, history.Event{Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry", Result: "stored"}}}
+			})
+	}},
+	{"16: a failure of a job that is gone is stored", []int{16}, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.operate("delete", id)
+		w.stop(w1, id, fence, "retry")
+		w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry"}}},
+			func() (history.Phase, history.Event) {
+				return history.OK, history.Event{Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry", Result: "stored"}}}
+			})
+	}},
+	{"16: a reap and a late outcome meet", nil, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.harness(history.Cut, w1)
+		w.stop(w1, id, fence, "done")
+		w.wait(testLimits.Lease)
+		ref := history.Ref{Job: id, Fence: fence, Verb: "done"}
+		w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{ref}}, func() (history.Phase, history.Event) {
+			w.reap(id)
+			ref.Result = w.store(id, fence, "done", 0)
+			return history.OK, history.Event{Refs: []history.Ref{ref}}
+		})
+		w.harness(history.Mend, w1)
+		w.wait(100 * time.Millisecond)
+		w.done(w2, id, w.claim(w2, id))
+	}},
+	{"16: an outcome is refused though the claim is valid", []int{16}, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.stop(w1, id, fence, "done")
+		ref := history.Ref{Job: id, Fence: fence, Verb: "done", Result: "lost"}
+		w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{ref}}, func() (history.Phase, history.Event) {
+			return history.OK, history.Event{Refs: []history.Ref{ref}}
+		})
+		w.finish(w1, id, fence, "done", 0)
+	}},
+	{"16: a retry was acknowledged, and the job is done", []int{16}, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.stop(w1, id, fence, "retry")
+		ref := history.Ref{Job: id, Fence: fence, Verb: "retry"}
+		w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{ref}}, func() (history.Phase, history.Event) {
+			ref.Result = w.store(id, fence, "done", 0)
+			return history.OK, history.Event{Refs: []history.Ref{ref}}
+		})
+	}},
+}
