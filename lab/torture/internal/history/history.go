@@ -5,9 +5,11 @@ package history
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +30,7 @@ const (
 
 	// Of producers: one transaction. Refs: its jobs, by token, and, if known, by
 	// id. Via: how. Its return is OK (committed), Failed (not committed, also if
-	// that was the plan) or Unknown.
+	// that was the plan) or Unknown. Delay: how long it is held open, by plan.
 	Enqueue Op = "enqueue"
 
 	// Of workers, seen by the tap between dispatcher and database.
@@ -188,9 +190,9 @@ func (w *Writer) End(n int64, phase Phase, e Event) {
 // Close ends the history. The kernel has it all already.
 func (w *Writer) Close() error { return w.file.Close() }
 
-// Read returns all events under dir in the order of their times. The last line
-// of a process that was killed may be half of one; any other that cannot be
-// read is an error.
+// Read returns all events under dir in the order of their times. A process that
+// was killed, or still writes, may have left half of a last line; any other that
+// cannot be read is an error.
 func Read(dir string) ([]Event, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
 	if err != nil {
@@ -204,15 +206,7 @@ func Read(dir string) ([]Event, error) {
 		}
 		events = append(events, own...)
 	}
-	slices.SortStableFunc(events, func(a, b Event) int {
-		switch {
-		case a.At < b.At:
-			return -1
-		case a.At > b.At:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	return events, nil
 }
 
@@ -224,20 +218,22 @@ func readFile(name string) ([]Event, error) {
 	defer f.Close()
 	proc := strings.TrimSuffix(filepath.Base(name), suffix)
 	var events []Event
-	var bad error
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 64<<20)
-	for n := 1; lines.Scan(); n++ {
-		if bad != nil {
-			return nil, bad
+	lines := bufio.NewReader(f)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		half := errors.Is(err, io.EOF) // or nothing, after the last whole one
+		if err != nil && !half {
+			return nil, err
 		}
 		var e Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			bad = fmt.Errorf("%s:%d: %w", filepath.Base(name), n, err)
-			continue
+		if err := json.Unmarshal(line, &e); err == nil {
+			e.Proc = proc
+			events = append(events, e)
+		} else if !half {
+			return nil, fmt.Errorf("%s:%d: %w", filepath.Base(name), n, err)
 		}
-		e.Proc = proc
-		events = append(events, e)
+		if half {
+			return events, nil
+		}
 	}
-	return events, errors.Join(lines.Err())
 }
