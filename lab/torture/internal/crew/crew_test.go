@@ -71,6 +71,7 @@ func allSeen(events []history.Event) string {
 	for _, verb := range []string{"retry", "cancel", "release", "delete"} {
 		missing["operate "+verb] = true
 	}
+	missing["progress"] = true
 	missing["enqueue parent"], missing["rolled back"], missing["cancelled"], missing["refused"] = true, true, true, true
 	for _, e := range events {
 		switch {
@@ -80,6 +81,8 @@ func allSeen(events []history.Event) string {
 			delete(missing, "enqueue "+e.Via)
 		case e.Op == history.Enqueue && e.Note == "rolled back":
 			delete(missing, e.Note)
+		case e.Op == history.Progress && e.Result != "":
+			delete(missing, "progress")
 		case (e.Op == history.Replay || e.Op == history.Operate) && e.Phase == history.OK:
 			delete(missing, string(e.Op)+" "+e.Verb)
 		case e.Op == history.Refused || e.Op == history.Cancelled:
@@ -150,6 +153,7 @@ func playAll(t *testing.T, dsn, dir string, worker script.Assignment, meanwhile 
 	callsEnd(t, events)
 	handlersEnd(t, events)
 	replaysAreRefused(t, events)
+	progressIsFound(t, events)
 	rowsAre(t, dsn, events)
 	return events
 }

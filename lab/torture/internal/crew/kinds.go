@@ -62,9 +62,9 @@ func later(ctx context.Context, w *worker, j *job) ending {
 // snooze counts in the job's progress, since a snooze does not count as an
 // attempt.
 func snooze(ctx context.Context, w *worker, j *job) ending {
-	p, err := progressOf(j)
+	p, err := w.progressOf(j)
 	if err != nil {
-		return ending{verb: claim.Dead, err: fencepost.Dead(err)}
+		return failed(j, err)
 	}
 	if end := takeTime(ctx, w, j); end.err != nil || p.Times >= j.Payload.Times {
 		return end
@@ -127,9 +127,9 @@ func fenced(ctx context.Context, w *worker, j *job) ending {
 
 // progress stores something, fails, and finds it again.
 func progress(ctx context.Context, w *worker, j *job) ending {
-	p, err := progressOf(j)
+	p, err := w.progressOf(j)
 	if err != nil {
-		return ending{verb: claim.Dead, err: fencepost.Dead(err)}
+		return failed(j, err)
 	}
 	if end := takeTime(ctx, w, j); end.err != nil || p.Times > 0 {
 		return end
@@ -146,24 +146,33 @@ type stored struct {
 	Times int    `json:"times"`
 }
 
-// progressOf returns what earlier runs of the job have left. That it is not
-// this job's is an error which should never be seen.
-func progressOf(j *job) (p stored, err error) {
-	raw := j.Progress()
-	if raw == nil {
+// progressOf returns what earlier runs of the job have left, and writes down
+// what that is. That it is not this job's must never be seen.
+func (w *worker) progressOf(j *job) (p stored, err error) {
+	found := history.Event{Op: history.Progress, Ref: ref(j)}
+	found.Result = string(j.Progress())
+	w.Write(found)
+	if found.Result == "" {
 		return p, nil
 	}
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return p, fmt.Errorf("progress %s: %w", raw, err)
+	err = json.Unmarshal(j.Progress(), &p)
+	if err == nil && p.Token != j.Payload.Token {
+		err = errors.New("it is another job's")
 	}
-	if p.Token != j.Payload.Token {
-		return p, fmt.Errorf("progress %s of another job", raw)
+	if err != nil {
+		err = fmt.Errorf("progress %s: %w", found.Result, err)
+		w.Write(history.Event{Op: history.Amiss, Ref: ref(j), Note: text(err)})
 	}
-	return p, nil
+	return p, err
 }
 
 func (w *worker) setProgress(ctx context.Context, j *job, times int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return j.SetProgress(ctx, stored{j.Payload.Token, times})
+	write := history.Event{Op: history.Progress, Ref: ref(j)}
+	n := w.Begin(write)
+	err := j.SetProgress(ctx, stored{j.Payload.Token, times})
+	write.Error = text(err)
+	w.End(n, answered(err), write)
+	return err
 }

@@ -120,6 +120,7 @@ func (p *producer) miss(t transaction, why string) {
 // ends. An unknown outcome stays unknown: nothing is tried again.
 func (p *producer) send(ctx, load context.Context, t transaction) {
 	enqueue := history.Event{Op: history.Enqueue, Refs: refsOf(t.orders), Via: t.via}
+	enqueue.Delay = int64(t.hold)
 	n := p.Begin(enqueue)
 	phase, err := p.transact(ctx, load, t, enqueue.Refs)
 	enqueue.Error = text(err)

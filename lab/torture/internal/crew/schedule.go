@@ -114,7 +114,7 @@ func (s *schedule) order(token string) order {
 	case script.Fail:
 		o.Times = s.between(1, 3)
 		if s.chance(0.1) { // never works, and is dead in the end
-			o.Times, o.max = 100, s.between(1, 4)
+			o.Times, o.max = 100, s.between(1, script.FewAttempts)
 		}
 	case script.Later:
 		o.Times, o.Delay = s.between(1, 3), s.between(100, 1500)

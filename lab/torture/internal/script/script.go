@@ -90,6 +90,23 @@ type Order struct {
 	Delay int `json:"delay,omitempty"`
 }
 
+// FewAttempts is how many attempts a job has at most that is meant to use them
+// up. All others have far more.
+const FewAttempts = 4
+
+// MayDie says that a job may be dead in the end by its script: by its own word,
+// or because all of its few attempts fail. Those are the ones that its producer
+// gave it: an operator's retry gives it one more.
+func MayDie(kind string, maxAttempts int) bool {
+	switch kind {
+	case Hopeless:
+		return true
+	case Fail, Killer:
+		return maxAttempts <= FewAttempts
+	}
+	return false
+}
+
 // RetryDelay is the curve of the workers: shorter than the default, so that a
 // run sees many attempts. failures counts from 1.
 func RetryDelay(failures int, _ error) time.Duration {
