@@ -12,13 +12,13 @@ import (
 // Restarts are the ends of worker processes that another life followed, by
 // cause.
 type Restarts struct {
-	// Planned: the harness had killed the process, or told it to end.
+	// Planned: the harness had killed the process, or told it to end, and it did.
 	Planned int `json:"planned"`
 	// ByJob: a job ended its process, as its script says.
 	ByJob int `json:"by_job"`
 	// Unplanned are those for which there is no such reason, of any process,
-	// whether it was started again or not. Each is a failure: no worker may need
-	// a restart.
+	// whether it was started again or not: also of one that was told to end, and
+	// broke down over it. Each is a failure: no worker may need a restart.
 	Unplanned []string `json:"unplanned"`
 }
 
@@ -63,11 +63,14 @@ const (
 
 // deaths are the ends of processes, in their order.
 func deaths(events []history.Event) (all []death) {
+	killed := make(map[string]bool)               // by process
 	told := make(map[string]bool)                 // by process: to end
 	running := make(map[string]map[claimKey]bool) // by process: jobs that end it
 	for _, e := range events {
 		switch e.Op {
-		case history.Kill, history.Term:
+		case history.Kill:
+			killed[e.Target] = true
+		case history.Term:
 			told[e.Target] = true
 		case history.Start:
 			if e.Kind == script.Exit || e.Kind == script.Killer {
@@ -81,6 +84,9 @@ func deaths(events []history.Event) (all []death) {
 		case history.Exit:
 			d := death{at: e.At, proc: e.Target, how: e.Error}
 			switch {
+			case killed[e.Target]:
+				d.cause = planned
+			case brokeDown(e.Error):
 			case told[e.Target]:
 				d.cause = planned
 			case len(running[e.Target]) > 0:
@@ -90,6 +96,13 @@ func deaths(events []history.Event) (all []death) {
 		}
 	}
 	return all
+}
+
+// brokeDown says that a process has not ended by its own decision: by a panic,
+// for which Go has the status 2, or by a signal. One that is told to end before
+// it listens for that ends by the very signal.
+func brokeDown(how string) bool {
+	return how == "exit status 2" || strings.HasPrefix(how, "signal: ") && how != "signal: terminated"
 }
 
 // successor is the name of the next life of a process.

@@ -50,7 +50,7 @@ func (m *measure) stale() []StaleWrites {
 	wrote := make(map[writeKey]int64) // the first outcome that a process sent about a claim
 	for _, e := range m.Events {
 		switch e.Op {
-		case history.Replay, history.Finish, history.Extend, history.Complete:
+		case history.Replay, history.Finish, history.Extend, history.Complete, history.Progress:
 		default:
 			continue
 		}

@@ -53,6 +53,15 @@ func TestStaleWrites(t *testing.T) {
 			p.call(late, late+ms, frozen, history.OK, history.Event{Op: history.Extend, Refs: []history.Ref{ref}})
 			p.events[len(p.events)-1].Refs = nil
 		}, StaleWrites{By: byFrozen, Attempted: 1, Accepted: 1}},
+		"its progress is refused": {func(p *play) {
+			write(p, late, frozen, history.Progress, history.Refusal, lost(p, 1, frozen), "")
+		}, StaleWrites{By: byFrozen, Attempted: 1, Refused: 1}},
+		"or accepted, too": {func(p *play) {
+			write(p, late, frozen, history.Progress, history.OK, lost(p, 1, frozen), "")
+		}, StaleWrites{By: byFrozen, Attempted: 1, Accepted: 1}},
+		"what a handler finds is no write": {func(p *play) {
+			p.event(late, frozen, history.Event{Op: history.Progress, Ref: lost(p, 1, frozen)})
+		}, StaleWrites{By: byFrozen}},
 		"no answer": {func(p *play) {
 			write(p, late, frozen, history.Finish, history.Unknown, lost(p, 1, frozen), "")
 		}, StaleWrites{By: byFrozen, Attempted: 1, Unknown: 1}},
@@ -118,42 +127,5 @@ func TestStaleWrites(t *testing.T) {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-func TestRestarts(t *testing.T) {
-	var p play
-	hello := func(names ...string) {
-		for _, name := range names {
-			p.event(begin, name, history.Event{Op: history.Hello})
-		}
-	}
-	exit := func(ns int64, name, how string) {
-		p.event(ns, "harness", history.Event{Op: history.Exit, Target: name, Error: how})
-	}
-	hello("worker-1.1", "worker-1.2", "worker-2.1", "worker-2.2", "worker-2.3", "worker-3.9", "worker-3.10", "worker-4.1", "producer-1.1", "zombie-1.1", "zombie-1.2")
-	p.event(begin+sec, "harness", history.Event{Op: history.Kill, Target: "worker-1.1"})
-	exit(begin+2*sec, "worker-1.1", "signal: killed")
-	// The last life is told to end; nobody follows it.
-	p.event(begin+sec, "harness", history.Event{Op: history.Term, Target: "worker-1.2"})
-	exit(begin+2*sec, "worker-1.2", "")
-	// A job ends its process; another such job had come to its end before.
-	killer := history.Ref{Job: 1, Fence: 2, Kind: script.Killer}
-	p.event(begin+sec, "worker-2.1", history.Event{Op: history.Start, Ref: killer})
-	exit(begin+2*sec, "worker-2.1", "exit status 3")
-	p.event(begin+sec, "worker-2.2", history.Event{Op: history.Start, Ref: killer})
-	p.event(begin+2*sec, "worker-2.2", history.Event{Op: history.End, Ref: killer})
-	exit(begin+3*sec, "worker-2.2", "exit status 2")
-	exit(begin+3*sec, "worker-3.9", "")
-	exit(begin+3*sec, "producer-1.1", "exit status 1")
-	// It is no worker.
-	p.event(begin+sec, "harness", history.Event{Op: history.Kill, Target: "zombie-1.1"})
-	exit(begin+2*sec, "zombie-1.1", "signal: killed")
-
-	want := Restarts{Planned: 1, ByJob: 1, Unplanned: []string{
-		"worker-2.2: exit status 2", "worker-3.9: by itself", "producer-1.1: exit status 1",
-	}}
-	if diff := cmp.Diff(want, Measure(p.record()).Restarts); diff != "" {
-		t.Error(diff)
 	}
 }
