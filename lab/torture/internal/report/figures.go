@@ -34,6 +34,11 @@ type Figures struct {
 	Faults []Fault `json:"faults"`
 	// Restarts of worker processes.
 	Restarts Restarts `json:"restarts"`
+	// Dead are the jobs that died though their script does not want it.
+	Dead []string `json:"dead"`
+	// Bells are the transactions that could not enqueue because of a notification.
+	// None may be: a bell is for speed alone.
+	Bells []string `json:"failed_by_bells"`
 	// Stale are the writes under an old fence, by who made them.
 	Stale []StaleWrites `json:"stale_writes"`
 }
@@ -79,6 +84,8 @@ func Measure(r Record) Figures {
 	f.Faults = m.faults(f.Bins)
 	f.Load = m.load(f.Faults)
 	f.Restarts = restarts(r.Events)
+	f.Dead = m.dead()
+	f.Bells = bells(r.Events)
 	f.Stale = m.stale()
 	return f
 }
@@ -92,8 +99,10 @@ type measure struct {
 	ended  map[claimKey]bool   // the job has ended under it, and is kept
 	holder map[claimKey]string // the process that claimed
 	fallen map[string]int64    // when a job of its own ended a process
-	acks   []ack
-	calls  []ack // jobs that producers began to enqueue
+	acks   []ack               // of producers
+	calls  []ack               // jobs that producers began to enqueue
+	// What an operator has deleted or cancelled, or may have.
+	deleted, cancelled map[int64]bool
 }
 
 // ack is some jobs at a time.
@@ -110,6 +119,7 @@ func newMeasure(r Record) *measure {
 		Record: r,
 		starts: make(map[claimKey]int64), ends: make(map[claimKey]int64), ended: make(map[claimKey]bool),
 		holder: make(map[claimKey]string), fallen: make(map[string]int64),
+		deleted: operated(r.Events, "delete"), cancelled: operated(r.Events, "cancel"),
 	}
 	visible := make(map[string]int64)    // by token: its enqueue was answered
 	answered := make(map[claimKey]int64) // completions in the handlers' own transactions
@@ -124,12 +134,13 @@ func newMeasure(r Record) *measure {
 		case history.End:
 			m.ends[claimKey{e.Job, e.Fence}] = e.At
 		case history.Enqueue:
-			switch e.Phase {
-			case history.Call:
-				m.calls = append(m.calls, ack{e.At, len(refs(e))})
-			case history.OK:
-				m.acks = append(m.acks, ack{e.At, len(refs(e))})
+			if e.Phase == history.OK {
 				see(visible, e)
+			}
+			if produces(e) && e.Phase == history.Call {
+				m.calls = append(m.calls, ack{e.At, len(refs(e))})
+			} else if produces(e) && e.Phase == history.OK {
+				m.acks = append(m.acks, ack{e.At, len(refs(e))})
 			}
 		case history.Complete:
 			if e.Phase == history.OK {
@@ -217,7 +228,7 @@ func (m *measure) load(faults []Fault) Load {
 		case e.Op == history.Missed:
 			l.Missed += e.Asked
 			l.Offered += e.Asked
-		case e.Op != history.Enqueue:
+		case !produces(e):
 		case e.Phase == history.Call:
 			for _, ref := range refs(e) {
 				producers[ref.Token] = true
@@ -231,7 +242,7 @@ func (m *measure) load(faults []Fault) Load {
 	var calm []float64
 	quiet := m.quiet(faults)
 	for _, j := range m.jobs {
-		if j.inserted && !producers[j.token] {
+		if j.inserted && !producers[j.token] && j.enqueued() >= m.Begin {
 			l.Children++
 		}
 		if j.left != 0 {

@@ -15,6 +15,7 @@ type job struct {
 	id       int64
 	token    string
 	kind     string
+	max      int  // attempts, as its producer wanted: an operator may give it more
 	inserted bool // seen from its INSERT on
 	states   []state
 	waits    []wait
@@ -26,7 +27,8 @@ type state struct {
 	at     int64
 	status string // ready, running, or "": not in the queue
 	fence  int64
-	due    int64 // of ready ones: not before
+	due    int64  // of ready ones: not before
+	end    string // of one that has left: done, dead, cancelled, or "" without a trace
 }
 
 // wait is a time in which a job was due and held by nobody.
@@ -41,13 +43,14 @@ type wait struct {
 // completions by claim.
 func lives(lines []witness.Line, offset int64, visible map[string]int64, answered map[claimKey]int64) map[int64]*job {
 	jobs := make(map[int64]*job)
+	ended := ends(lines)
 	for _, l := range lines {
 		if l.Place != "jobs" {
 			continue
 		}
 		j := jobs[l.ID]
 		if j == nil {
-			j = &job{id: l.ID, token: l.Token, kind: l.Kind, inserted: l.Op == "INSERT"}
+			j = &job{id: l.ID, token: l.Token, kind: l.Kind, max: l.Max, inserted: l.Op == "INSERT"}
 			jobs[l.ID] = j
 		}
 		s := state{at: stamp(l.At, offset), status: l.After.Status, fence: l.After.Fence}
@@ -58,6 +61,7 @@ func lives(lines []witness.Line, offset int64, visible map[string]int64, answere
 			}
 		case "DELETE":
 			s.at = max(s.at, answered[claimKey{l.ID, l.Before.Fence}])
+			s.end = ended[endKey{l.XID, l.ID}]
 		}
 		if s.status == "ready" {
 			s.due = stamp(l.After.RunAt, offset)
@@ -104,14 +108,14 @@ func (j *job) close() {
 	}
 }
 
-// at is the state of the job at a time, and whether it was known by then.
-func (j *job) at(t int64) (state, bool) {
+// at is the state of the job at a time by which it was known.
+func (j *job) at(t int64) state {
 	for i := len(j.states) - 1; i >= 0; i-- {
 		if j.states[i].at <= t {
-			return j.states[i], true
+			return j.states[i]
 		}
 	}
-	return state{}, false
+	return state{status: "unknown"}
 }
 
 // enqueued is when the job began to be visible to others; never: before the log.

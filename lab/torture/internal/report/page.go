@@ -110,7 +110,7 @@ func (r Run) tiles() []tile {
 	for _, s := range r.Figures.Stale {
 		accepted += s.Accepted
 	}
-	tiles = append(tiles, tile{number(accepted), fmt.Sprintf("stale writes accepted, of %s attempted", number(r.Figures.attempted())), accepted > 0})
+	tiles = append(tiles, tile{number(accepted), fmt.Sprintf("stale writes accepted, of %s attempted", number(r.Figures.attempted(""))), accepted > 0})
 	if n := len(r.Figures.Faults); n > 0 {
 		held := 0
 		for _, f := range r.Figures.Faults {

@@ -81,6 +81,20 @@ func (p *play) finish(ns, id int64, kind, worker string, running witness.State) 
 	p.lines = append(p.lines, witness.Line{At: at(ns + ms), Place: "finished", Op: "INSERT", ID: id, After: witness.State{Status: "done", Fence: running.Fence}})
 }
 
+// leave has a job leave the queue, in one transaction: as done, dead or
+// cancelled, or without a trace.
+func (p *play) leave(ns, id int64, kind string, running witness.State, status string) {
+	p.n++
+	gone := witness.Line{At: at(ns), XID: p.n, Place: "jobs", Op: "DELETE", ID: id, Token: token(id), Kind: kind, Before: running}
+	p.lines = append(p.lines, gone)
+	if status != "" {
+		ended := gone
+		ended.Place, ended.Op, ended.Before = "finished", "INSERT", witness.State{}
+		ended.After = witness.State{Status: status, Fence: running.Fence, Attempts: running.Attempts}
+		p.lines = append(p.lines, ended)
+	}
+}
+
 // load is a queue that is asked for so many jobs a second and can do no more
 // than capacity. Nothing is claimed in the times in which it is down.
 type load struct {

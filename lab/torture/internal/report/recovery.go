@@ -2,12 +2,10 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
-	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
 )
 
 // What must hold after a fault.
@@ -53,19 +51,20 @@ type Fault struct {
 	BacklogBack *float64 `json:"backlog_back_seconds"`
 
 	// Offered are the jobs that became due from 5 s after the base on, for 10 s or
-	// until the next fault. Completed are those of them that were completed a
-	// second after that at the latest. AtWork are those that by the script take
-	// longer: in a handler, waiting for a pause that they asked for, or in the hands
-	// of a process that one of its jobs had ended less than 6 s before, as jobs of
-	// the load do at any time. Share is Completed/(Offered − AtWork).
-	Offered   int      `json:"offered"`
+	// until the next fault, and those that producers began to enqueue in that time,
+	// or should have, and that did not get in as far as their producer knows: they
+	// are NotEnqueued. What was rolled back as planned is left out.
+	Offered     int `json:"offered"`
+	NotEnqueued int `json:"not_enqueued"`
+	// Completed are those of them that ended as they should a second after that
+	// time at the latest. LeftOut are those that by their script take longer: in a
+	// handler, waiting for a pause that they asked for, in a transaction that is
+	// held open, or in the hands of a process that one of its jobs had ended less
+	// than 6 s before, as jobs of the load do at any time; and those that an
+	// operator has cancelled or deleted. Share is Completed/(Offered − LeftOut).
 	Completed int      `json:"completed"`
-	AtWork    int      `json:"at_work"`
+	LeftOut   int      `json:"left_out"`
 	Share     *float64 `json:"completed_share"`
-	// Enqueued is which share of the jobs in transactions that producers began, or
-	// should have begun, in that time was acknowledged, but for those that were
-	// rolled back as planned: whether producers were back too.
-	Enqueued *float64 `json:"enqueued_share"`
 
 	// Reconnect is how many seconds after the base the last worker had its first
 	// answer from the database, of those that asked; only where a server or a
@@ -157,24 +156,6 @@ func (m *measure) quiet(faults []Fault) spans {
 	return span{m.Begin, m.End}.without(holes)
 }
 
-// calm is how many jobs a second were enqueued in quiet times or, if there were
-// hardly any, in the whole run.
-func (m *measure) calm(quiet spans) float64 {
-	if quiet.length() < int64(time.Second) {
-		quiet = spans{{m.Begin, m.End}}
-	}
-	if quiet.length() <= 0 {
-		return 0
-	}
-	n := 0
-	for _, j := range m.jobs {
-		if quiet.has(j.enqueued()) {
-			n++
-		}
-	}
-	return float64(n) * 1e9 / float64(quiet.length())
-}
-
 // next is when the time ends in which f is what the queue recovers from.
 func (m *measure) next(f Fault, others []Fault) int64 {
 	next := m.End
@@ -184,91 +165,6 @@ func (m *measure) next(f Fault, others []Fault) int64 {
 		}
 	}
 	return next
-}
-
-// dip compares the completions during a fault with those before.
-func (m *measure) dip(f *Fault, others []Fault, bins []Bin) {
-	var holes []span
-	for _, o := range others {
-		if !o.whole.covers(f.whole) {
-			holes = append(holes, span{o.whole.from, o.base + settle})
-		}
-	}
-	before := span{max(m.Begin, f.whole.from-window), f.whole.from}.without(holes)
-	n := 0
-	for _, b := range bins {
-		if at := m.Begin + int64(b.At*1e9); before.has(at) && before.has(at+binNS-1) {
-			f.Before += b.Completed
-			f.Level = max(f.Level, b.Backlog)
-			n++
-		}
-	}
-	// A kill takes no time; what follows from it does.
-	during := span{f.whole.from, max(f.base, f.whole.from+int64(2*time.Second))}
-	lowest := -1.0
-	for i := 1; i < len(bins); i++ {
-		at := m.Begin + int64(i-1)*binNS
-		if at+2*binNS > m.End {
-			break // the load is over
-		}
-		if at >= during.from && at+2*binNS <= during.to {
-			if rate := (bins[i-1].Completed + bins[i].Completed) / 2; lowest < 0 || rate < lowest {
-				lowest = rate
-			}
-		}
-	}
-	if n == 0 || lowest < 0 {
-		return
-	}
-	f.Before = round(f.Before/float64(n), 1)
-	f.Lowest = round(lowest, 1)
-	if f.Before > 0 {
-		dip := round(f.Lowest/f.Before, 2)
-		f.Dip = &dip
-	}
-}
-
-// backlog finds when the backlog, and all, was back to what it had been.
-func (m *measure) backlog(f *Fault, others []Fault, bins []Bin, calm float64) {
-	f.Level = round(max(f.Level, calm/10), 1)
-	const two = int(2e9 / binNS)
-	for i, b := range bins {
-		at := m.Begin + int64(i)*binNS
-		if at >= f.next {
-			break
-		}
-		if at+binNS > f.whole.from {
-			f.Peak = max(f.Peak, b.Backlog)
-		}
-		if at < f.base {
-			continue
-		}
-		after := seconds(at - f.base)
-		// In this bin and the next, lest a moment of luck count.
-		if b.Backlog > f.Level || i+1 < len(bins) && bins[i+1].Backlog > f.Level {
-			continue
-		}
-		if f.BacklogBack == nil {
-			f.BacklogBack = &after
-		}
-		if f.Normal == nil && i+two <= len(bins) {
-			var in, out float64
-			for _, b := range bins[i : i+two] {
-				in, out = in+b.Enqueued, out+b.Completed
-			}
-			in, out = in/float64(two), out/float64(two)
-			if out >= normal*in && in >= normal*normal*calm {
-				f.Normal = &after
-			}
-		}
-	}
-	late := f.BacklogBack != nil && *f.BacklogBack > backWithin
-	if f.BacklogBack == nil {
-		late = seconds(f.next-f.base) >= backWithin
-	}
-	if late && f.disturbed(others, span{f.base, f.base + int64(backWithin*1e9)}) == "" {
-		f.Missed = append(f.Missed, fmt.Sprintf("the backlog was not back at %.0f jobs within %.0f s", f.Level, backWithin))
-	}
 }
 
 // disturbed names a fault that was on in a time after f. One that lasts from
@@ -281,95 +177,6 @@ func (f Fault) disturbed(others []Fault, s span) string {
 		}
 	}
 	return ""
-}
-
-// share counts what became of the jobs that were offered after a fault.
-func (m *measure) share(f *Fault, others []Fault) {
-	from := f.base + settle
-	due := min(f.base+settle+window+grace, f.next)
-	offered := span{from, due - grace}
-	if other := f.disturbed(others, span{from, due}); other != "" {
-		f.NotJudged = "another fault was on: " + other
-		return
-	}
-	if offered.to-offered.from < int64(time.Second) {
-		f.NotJudged = fmt.Sprintf("the next fault, or the end of the load, came %.1f s after this one", seconds(f.next-f.base))
-		return
-	}
-	for _, j := range m.jobs {
-		if !offered.has(j.first()) {
-			continue
-		}
-		f.Offered++
-		switch s, _ := j.at(due); {
-		case s.status == "": // perhaps not for good: an operator may bring it back
-			f.Completed++
-		case m.atWork(j, s, due):
-			f.AtWork++
-		}
-	}
-	if rest := f.Offered - f.AtWork; rest > 0 {
-		share := round(float64(f.Completed)/float64(rest), 4)
-		f.Share = &share
-		if share < shareDone {
-			f.Missed = append(f.Missed, fmt.Sprintf("%d of %d jobs were completed, less than %g", f.Completed, rest, shareDone))
-		}
-	}
-	began, acknowledged := m.producers(offered, due)
-	if began > 0 {
-		part := round(float64(acknowledged)/float64(began), 4)
-		f.Enqueued = &part
-		if part < normal {
-			f.Missed = append(f.Missed, fmt.Sprintf("of %d jobs only %d could be enqueued: producers were not back", began, acknowledged))
-		}
-	}
-}
-
-// producers counts the jobs of transactions that were begun in a time, or
-// should have been, and had an answer by another; and those of which the answer
-// was the commit.
-func (m *measure) producers(in span, by int64) (began, acknowledged int) {
-	open := make(map[callKey]bool)
-	for _, e := range m.during(span{in.from, by}) {
-		key := callKey{e.Proc, e.N}
-		switch {
-		case e.Op == history.Missed && in.has(e.At):
-			began += e.Asked
-		case e.Op != history.Enqueue:
-		case e.Phase == history.Call:
-			open[key] = in.has(e.At)
-		case open[key] && e.Note != asPlanned:
-			began += len(refs(e))
-			if e.Phase == history.OK {
-				acknowledged += len(refs(e))
-			}
-		}
-	}
-	return began, acknowledged
-}
-
-// asPlanned is the note of a transaction that was to be rolled back.
-const asPlanned = "rolled back"
-
-// atWork says that a job that is not completed is where the script wants it: in
-// its handler, waiting for a time of its own, or in the hands of a process that
-// a job has just ended.
-func (m *measure) atWork(j *job, s state, at int64) bool {
-	claim := claimKey{j.id, s.fence}
-	if fell, ok := m.fallen[m.holder[claim]]; ok && fell <= at && at < fell+noticed {
-		return s.status == "running"
-	}
-	if j.kind == script.Short {
-		return false // it asks for no time
-	}
-	if s.status == "ready" {
-		// The pause is over, or was a moment ago. But it was due before.
-		return s.due > at-grace && s.due > j.first()
-	}
-	started, ok := m.starts[claim]
-	ended, over := m.ends[claim]
-	// Just over: its outcome is on the way.
-	return ok && started <= at && (!over || ended > at-grace)
 }
 
 // reconnect is how long after a server or a network was back the last worker

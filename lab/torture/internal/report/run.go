@@ -90,37 +90,13 @@ type Demands struct {
 	Faults      int  `json:"faults"`       // different faults that began and ended
 	Judged      int  `json:"judged"`       // faults after which recovery could be judged
 	StaleWrites int  `json:"stale_writes"` // writes under an old fence, by whomever
+	Frozen      int  `json:"frozen"`       // of them by processes that were frozen
 	Invariants  bool `json:"invariants"`   // each invariant was checked at least once
 	Controls    int  `json:"controls"`
 	Rivals      int  `json:"rivals"` // rows
-}
-
-// Control is a run without one guard. It has to fail, or the checker is blind.
-type Control struct {
-	Name  string `json:"name"`
-	Guard string `json:"guard"` // what was removed, in words
-	// Expected are the invariants of which at least one must be violated.
-	Expected []int `json:"expected"`
-	// Caught are those that were.
-	Caught  []int   `json:"caught"`
-	Seconds float64 `json:"seconds"`
-	// Error is why the control could not be run.
-	Error string `json:"error,omitempty"`
-}
-
-// OK says that the missing guard was noticed by an invariant that should.
-func (c Control) OK() bool {
-	if c.Error != "" {
-		return false
-	}
-	for _, want := range c.Expected {
-		for _, got := range c.Caught {
-			if want == got {
-				return true
-			}
-		}
-	}
-	return false
+	// Names are faults that must have happened, each with why it may not have:
+	// what the machine lacks. "": there is no such reason.
+	Names map[string]string `json:"names,omitempty"`
 }
 
 // Verdict is what a run comes to.

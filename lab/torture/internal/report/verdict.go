@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,6 +36,12 @@ func (r Run) OK() (ok bool, reasons []string) {
 	for _, u := range r.Figures.Restarts.Unplanned {
 		no("a process ended that should not have: %s", u)
 	}
+	if d := r.Figures.Dead; len(d) > 0 {
+		no("%s dead that should not be: %s", plural(len(d), "job is", "jobs are"), d[0])
+	}
+	if b := r.Figures.Bells; len(b) > 0 {
+		no("%s failed because of a bell: %s", plural(len(b), "transaction that enqueues", "transactions that enqueue"), b[0])
+	}
 	if r.Left > 0 {
 		no("the queue did not drain: %d jobs left after %.0f s", r.Left, r.Drain)
 	}
@@ -47,7 +55,11 @@ func (r Run) OK() (ok bool, reasons []string) {
 		case c.Error != "":
 			no("control %s could not be run: %s", c.Name, c.Error)
 		case !c.OK():
-			no("control %s was not caught: %s, not %s", c.Name, list(c.Caught, "no invariant was violated"), list(c.Expected, "which none says"))
+			about := ""
+			if len(c.Says) > 0 {
+				about = fmt.Sprintf(" with a word of %q", c.Says)
+			}
+			no("control %s was not caught: %s, not %s%s", c.Name, list(c.Caught, "no invariant was violated"), list(c.Expected, "which none says"), about)
 		}
 	}
 	r.demands(no)
@@ -69,13 +81,31 @@ func (r Run) invariants(no func(string, ...any)) {
 		if f.Checked == 0 && r.Demands.Invariants {
 			no("invariant %d, %s: there was nothing to check", f.Invariant, f.Name)
 		}
+		if n := undecided(f); float64(n) > mostUndecided*float64(f.Checked+n) {
+			no("invariant %d, %s: of %d cases %d were not decided in time", f.Invariant, f.Name, f.Checked+n, n)
+		}
 	}
+}
+
+// mostUndecided is which share of an invariant's cases the checker may give up.
+const mostUndecided = 0.01
+
+// undecided is how many cases the checker gave up because the search took too
+// long.
+func undecided(f check.Finding) (n int) {
+	for _, p := range f.Parts {
+		if p.Name == "not decided in time" {
+			n += p.N
+		}
+	}
+	return n
 }
 
 // demands names what the run should have seen and has not.
 func (r Run) demands(no func(string, ...any)) {
-	names, judged := make(map[string]bool), 0
+	names, tried, judged := make(map[string]bool), make(map[string]bool), 0
 	for _, f := range r.Figures.Faults {
+		tried[f.Name] = true
 		if f.Error == "" {
 			names[f.Name] = true
 		}
@@ -89,7 +119,8 @@ func (r Run) demands(no func(string, ...any)) {
 	}{
 		{"different faults", len(names), r.Demands.Faults},
 		{"faults after which recovery could be judged", judged, r.Demands.Judged},
-		{"stale writes attempted", r.Figures.attempted(), r.Demands.StaleWrites},
+		{"stale writes attempted", r.Figures.attempted(""), r.Demands.StaleWrites},
+		{"stale writes attempted by frozen processes", r.Figures.attempted(byFrozen), r.Demands.Frozen},
 		{"controls", len(r.Controls), r.Demands.Controls},
 		{"rows of rivals", len(r.Rivals), r.Demands.Rivals},
 	} {
@@ -97,12 +128,19 @@ func (r Run) demands(no func(string, ...any)) {
 			no("too little was tried: %d %s, of at least %d", d.got, d.what, d.want)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.Demands.Names)) {
+		if !tried[name] { // or its error is a reason already
+			no("fault %s was not made: %s", name, cmp.Or(r.Demands.Names[name], "nothing says why"))
+		}
+	}
 }
 
-// attempted is the number of all stale writes.
-func (f Figures) attempted() (n int) {
+// attempted is the number of stale writes, by whom; "": by all.
+func (f Figures) attempted(by string) (n int) {
 	for _, s := range f.Stale {
-		n += s.Attempted
+		if by == "" || by == s.By {
+			n += s.Attempted
+		}
 	}
 	return n
 }

@@ -31,7 +31,7 @@ func About(invariant int) string {
 
 // targets says what must hold after a fault.
 const targets = "From 5 s after a fault's end (after a crash restart or failover: after the server accepts connections again), " +
-	"over 10 s or until the next fault, at least 0.99 of the jobs that are due are completed; and the backlog is back where it was within 10 s."
+	"over 10 s or until the next fault, at least 0.99 of the jobs that are offered are completed; and the backlog is back where it was within 10 s."
 
 // whose says who the processes are that make stale writes.
 var whose = map[string]string{

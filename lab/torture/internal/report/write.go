@@ -51,6 +51,8 @@ func judged(run Run) Run {
 	present(&run.Figures.Bins)
 	present(&run.Figures.Faults)
 	present(&run.Figures.Stale)
+	present(&run.Figures.Dead)
+	present(&run.Figures.Bells)
 	present(&run.Figures.Restarts.Unplanned)
 	return run
 }
