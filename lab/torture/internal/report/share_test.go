@@ -133,6 +133,7 @@ func TestHowJobsEnd(t *testing.T) {
 		"done before an operator looked":    {script.Short, "", many, operates("delete", history.OK, "left"), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f, figures := measured(t, func(_ *load, p *play) {
 				for i := range int64(30) {
 					id, ns := 100_000+i, begin+30*sec+i*100*ms
@@ -236,6 +237,7 @@ func TestWhatCouldNotBeEnqueued(t *testing.T) {
 		}, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f, _ := measured(t, func(_ *load, p *play) { c.play(p) })
 			if f.NotEnqueued != c.want || f.Offered != 1000+c.want || f.OK() != (c.want < 10) {
 				t.Errorf("%d offered, %d not enqueued, share %v, missed %q", f.Offered, f.NotEnqueued, *f.Share, f.Missed)
