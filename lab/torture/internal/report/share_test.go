@@ -134,7 +134,8 @@ func TestHowJobsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, figures := measured(t, func(_ *load, p *play) {
+			f, figures := measured(t, func(l *load, p *play) {
+				l.from, l.to = begin+15*sec, begin+42*sec // no more than what matters here
 				for i := range int64(30) {
 					id, ns := 100_000+i, begin+30*sec+i*100*ms
 					ready := p.enqueue(ns, id, c.kind, 0)
@@ -238,7 +239,10 @@ func TestWhatCouldNotBeEnqueued(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, _ := measured(t, func(_ *load, p *play) { c.play(p) })
+			f, _ := measured(t, func(l *load, p *play) {
+				l.from, l.to = begin+15*sec, begin+42*sec
+				c.play(p)
+			})
 			if f.NotEnqueued != c.want || f.Offered != 1000+c.want || f.OK() != (c.want < 10) {
 				t.Errorf("%d offered, %d not enqueued, share %v, missed %q", f.Offered, f.NotEnqueued, *f.Share, f.Missed)
 			}
