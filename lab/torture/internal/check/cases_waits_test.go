@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
@@ -192,4 +193,34 @@ func diesAgain(w *world, pause time.Duration, failed int) {
 	w.reapAs(id, "worker %s died in attempt %d of %d", pause)
 	w.wait(pause)
 	w.done(w2, id, w.claim(w2, id))
+}
+
+// What is judged from the end of a trouble on is counted apart, and nothing that
+// came after the taking is a reason to wait.
+func TestDeathsThatAreJudgedLater(t *testing.T) {
+	for name, c := range map[string]struct {
+		part string
+		play func(*world)
+	}{
+		"in a crash": {"judged from the end of a trouble on", func(w *world) { diesInCrash(w, 15900*time.Millisecond) }},
+		"before one": {"", func(w *world) {
+			dies(w, 5*time.Second)
+			over := w.fault("crash-restart")
+			w.wait(20 * time.Second)
+			over()
+		}},
+		"alone": {"nobody was there to notice", func(w *world) {
+			w.kill(w2)
+			dies(w, 20*time.Second)
+		}},
+	} {
+		w := newWorld()
+		w.crew()
+		c.play(w)
+		w.idle(w2)
+		f := Check(w.input())[9]
+		if c.part == "" && (f.Checked != 1 || len(f.Parts) > 0) || c.part != "" && (len(f.Parts) != 1 || f.Parts[0] != Part{c.part, 1}) {
+			t.Errorf("%s: checked %d, parts %v, want one of %q", name, f.Checked, f.Parts, c.part)
+		}
+	}
 }
