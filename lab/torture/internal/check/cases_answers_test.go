@@ -22,6 +22,8 @@ var answerCases = []acase{
 		w.wait(100 * time.Millisecond)
 		w.done(w2, id, w.claim(w2, id))
 	}},
+	{"15: a failover takes a job whose completion nobody knows of", nil, func(w *world) { gone(w, true) }},
+	{"15: a failover takes a job, and its failure is stored", []int{15}, func(w *world) { gone(w, false) }},
 	{"15: a completion is acknowledged before it is stored", []int{15, 16}, func(w *world) {
 		id := w.enqueue("a")
 		fence := w.claim(w1, id)
@@ -96,4 +98,24 @@ var answerCases = []acase{
 			return history.OK, history.Event{Refs: []history.Ref{ref}}
 		})
 	}},
+}
+
+// gone: a failover takes a job from its handler, which may have completed it
+// just then; and its failure is acknowledged.
+func gone(w *world, completes bool) {
+	saved, lines := w.save()
+	id := w.enqueue("a")
+	fence := w.claim(w1, id)
+	over := w.fault("failover")
+	if completes {
+		w.call(w1, history.Event{Op: history.Complete, Ref: history.Ref{Job: id, Fence: fence}},
+			func() (history.Phase, history.Event) { return history.Unknown, history.Event{} })
+	}
+	w.failover(saved, lines)
+	over()
+	w.stop(w1, id, fence, "retry")
+	ref := history.Ref{Job: id, Fence: fence, Verb: "retry", Result: "stored"}
+	w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{ref}}, func() (history.Phase, history.Event) {
+		return history.OK, history.Event{Refs: []history.Ref{ref}}
+	})
 }
