@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
@@ -90,16 +91,27 @@ func (m *measure) dead() []string {
 	return all
 }
 
+// filling is how long a queue of notifications may take from half full, above
+// which no bell is rung, to full.
+const filling = int64(time.Second)
+
 // bells are the transactions that could not enqueue because the server's queue
-// of notifications was full.
+// of notifications was full. One that had rung before is not among them: it
+// rings when it commits, and nobody can know then that the queue is full.
 func bells(events []history.Event) []string {
 	all := []string{}
+	began, filled := make(map[callKey]int64), never
 	for _, e := range events {
-		if e.Op != history.Enqueue || e.Phase == history.Call {
-			continue
-		}
-		if strings.Contains(e.Error, "SQLSTATE 54000") || strings.Contains(e.Error, "NOTIFY queue") {
-			all = append(all, fmt.Sprintf("%s, by %s: %s", e.Proc, e.Via, e.Error))
+		switch {
+		case e.Op == history.Fault && e.Phase == history.Call && strings.HasSuffix(e.Verb, "notify-full"):
+			filled = e.At + filling
+		case e.Op != history.Enqueue:
+		case e.Phase == history.Call:
+			began[callKey{e.Proc, e.N}] = e.At
+		case strings.Contains(e.Error, "SQLSTATE 54000") || strings.Contains(e.Error, "NOTIFY queue"):
+			if began[callKey{e.Proc, e.N}] >= filled || filled == never {
+				all = append(all, fmt.Sprintf("%s, by %s: %s", e.Proc, e.Via, e.Error))
+			}
 		}
 	}
 	return all

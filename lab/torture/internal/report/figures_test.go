@@ -56,3 +56,20 @@ func TestEnqueueingThatABellPrevents(t *testing.T) {
 		}
 	}
 }
+
+// A transaction that had rung before the queue became full fails at its commit,
+// which nothing can help; one that began later must not ring.
+func TestABellThatWasRungBefore(t *testing.T) {
+	for after, want := range map[int64]int{-ms: 0, 500 * ms: 0, 2 * sec: 1} {
+		var p play
+		at := begin + 10*sec
+		p.call(at, at+20*sec, "harness", history.OK, history.Event{Op: history.Fault, Ref: history.Ref{Verb: "several/notify-full"}})
+		p.call(at+after, at+3*sec, "producer-1.1", history.Failed, history.Event{
+			Op: history.Enqueue, Refs: []history.Ref{{Token: "t"}},
+			Error: "commit: ERROR: too many notifications in the NOTIFY queue (SQLSTATE 54000)",
+		})
+		if got := Measure(p.record()).Bells; len(got) != want {
+			t.Errorf("%d ms after the fault began: %q", after/ms, got)
+		}
+	}
+}

@@ -20,6 +20,9 @@ type Control struct {
 	About string // what is missing
 	// Caught are the invariants of which one at least must be violated.
 	Caught []int
+	// Says are words of which one must be in the counterexample: what else may be
+	// wrong is no proof that the guard was missed.
+	Says   []string
 	Faults []string
 	Length time.Duration // of the load: its faults are repeated meanwhile
 	Plan   func(*Plan)   // what else it takes; nil: nothing
@@ -29,32 +32,38 @@ type Control struct {
 var Controls = []Control{
 	{
 		Guard: torture.FinishFence, Caught: []int{5},
+		Says:   []string{"verb=done", "verb=retry", "verb=dead", "verb=cancelled", "verb=snooze", "verb=release", "verb=return"},
 		About:  "an outcome is stored whatever fence it shows",
 		Faults: []string{"freeze"},
 	},
 	{
 		Guard: torture.ExtendFence, Caught: []int{5},
+		Says:   []string{"extend"},
 		About:  "a lease is extended whatever fence is shown",
 		Faults: []string{"freeze"},
 	},
 	{
 		Guard: torture.CompleteFence, Caught: []int{5},
+		Says:   []string{"complete"},
 		About:  "a handler's own transaction completes its job whatever fence it shows",
 		Faults: []string{"freeze"},
 	},
 	{
 		Guard: torture.ReapLock, Caught: []int{8},
+		Says:   []string{"a job was taken that nobody had", "before its lease was over"},
 		About:  "a job is taken from its worker by its id alone, a while after it was found",
 		Faults: []string{"freeze", "kill"},
 	},
 	{
 		Guard: torture.ClaimLock, Caught: []int{8},
+		Says:   []string{"a job was claimed while it was somebody's"},
 		About:  "a claim checks what it takes in a sub-select only, and locks nothing there",
 		Length: 10 * time.Second,
 		Plan:   func(p *Plan) { p.Rate = 100 },
 	},
 	{
 		Guard: torture.ClaimCounts, Caught: []int{7},
+		Says:   []string{"attempts were miscounted", "more handlers started than attempts are allowed"},
 		About:  "an attempt counts when it fails, not when it is claimed",
 		Length: 10 * time.Second,
 		Plan: func(p *Plan) {
@@ -64,6 +73,7 @@ var Controls = []Control{
 	},
 	{
 		Guard: torture.ListenFirst, Caught: []int{11},
+		Says:   []string{"while bells were heard"},
 		About:  "the look at what is due comes before LISTEN",
 		Faults: []string{"terminate-listener"},
 		Length: 85 * time.Second, // and few jobs: the next bell would make up for the one that is missed
@@ -75,11 +85,13 @@ var Controls = []Control{
 	},
 	{
 		Guard: torture.ClockFence, Caught: []int{4},
+		Says:   []string{"given twice", "after a failover a fence is not larger"},
 		About:  "fences come from a counter, and the server fails over to a standby that lacks the last commits",
 		Faults: []string{"failover"},
 	},
 	{
 		Guard: torture.DrainExtends, Caught: []int{8},
+		Says:   []string{"the lease of a live worker ran out"},
 		About:  "leases are not extended while a stop waits for handlers",
 		Faults: []string{"stop"},
 		Plan: func(p *Plan) {
@@ -90,11 +102,13 @@ var Controls = []Control{
 	},
 	{
 		Guard: torture.StoredFirst, Caught: []int{15},
+		Says:   []string{"acknowledged"},
 		About:  "a job counts as done before that is stored",
 		Faults: []string{"crash-restart"},
 	},
 	{
 		Guard: torture.Poll, Caught: []int{11},
+		Says:   []string{"without bells"},
 		About:  "an idle process trusts bells alone",
 		Faults: []string{"bells-lost"},
 		Plan:   func(p *Plan) { p.Rate, p.Most = 5, 15*time.Second },
@@ -118,7 +132,7 @@ func (c Control) Run(ctx context.Context, seed uint64, at Place) (report.Control
 	p.Name = "control-" + string(c.Guard)
 	p.Break = c.Guard
 	p.Length = c.Length
-	result := report.Control{Name: string(c.Guard), Guard: c.About, Expected: c.Caught, Caught: []int{}}
+	result := report.Control{Name: string(c.Guard), Guard: c.About, Expected: c.Caught, Says: c.Says, Caught: []int{}}
 	for _, name := range c.Faults {
 		f, ok := fault.Named(name)
 		if !ok {
@@ -131,11 +145,7 @@ func (c Control) Run(ctx context.Context, seed uint64, at Place) (report.Control
 		c.Plan(&p)
 	}
 	r, err := One(ctx, p, at)
-	for _, f := range r.Findings {
-		if f.Violations > 0 {
-			result.Caught = append(result.Caught, f.Invariant)
-		}
-	}
+	result.Caught = report.Caught(r.Findings, c.Caught, c.Says)
 	// A queue without a guard may well not come to its end.
 	if err != nil && (!result.OK() || errors.Is(err, errLeft)) {
 		result.Error = err.Error()

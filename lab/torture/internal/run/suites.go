@@ -58,14 +58,13 @@ func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 	if err != nil {
 		return result, err
 	}
-	for _, f := range fault.All {
-		if lack := lacks(f, at); lack != "" {
-			result.Errors = append(result.Errors, fmt.Sprintf("the fault %s was not made: %s", f.Name, lack))
-		}
-	}
 	result.Demands = report.Demands{
-		Faults: len(fault.All), Judged: len(p.Faults) * 9 / 10, StaleWrites: 10_000, Invariants: true,
+		Names: make(map[string]string), Judged: len(p.Faults) * 9 / 10,
+		StaleWrites: 10_000, Frozen: 10, Invariants: true,
 		Controls: len(Controls), Rivals: 10,
+	}
+	for _, f := range fault.All {
+		result.Demands.Names[f.Name] = lacks(f, at)
 	}
 	if err := addControls(ctx, &result, seed, at, torture.Guards); err != nil {
 		return result, err
