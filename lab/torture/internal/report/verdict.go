@@ -94,7 +94,7 @@ const mostUndecided = 0.01
 // long.
 func undecided(f check.Finding) (n int) {
 	for _, p := range f.Parts {
-		if p.Name == "not decided in time" {
+		if p.Name == check.Undecided {
 			n += p.N
 		}
 	}
