@@ -88,9 +88,10 @@ func TestAForgedBellCostsAtMostOneClaim(t *testing.T) {
 	}
 }
 
-// A recall that nobody meant, to a worker with a job in hand: it costs at most
-// one look at its leases, and changes nothing about the job.
-func TestAForgedRecallCostsAtMostOneCheck(t *testing.T) {
+// A recall that nobody meant, to a worker with a job in hand: it costs a look at
+// its leases, and one more if a trip was under way that may have brought jobs
+// which it was meant for. It changes nothing about the job.
+func TestAForgedRecallCostsAtMostTwoChecks(t *testing.T) {
 	t.Parallel()
 	dsn, direct := database(t)
 	seen := make(statements, 10_000)
@@ -135,7 +136,7 @@ func TestAForgedRecallCostsAtMostOneCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := checked()
-		if n > 1 {
+		if n > 2 {
 			t.Errorf("a forged recall costs %d checks", n)
 		}
 		total += n
