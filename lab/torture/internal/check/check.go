@@ -87,7 +87,7 @@ type Finding struct {
 	Violations int    `json:"violations"`
 	// Parts says what is in Checked, and what could not be checked.
 	Parts    []Part           `json:"parts,omitempty"`
-	Examples []Counterexample `json:"examples,omitempty"` // shortest first, at most 5
+	Examples []Counterexample `json:"examples,omitempty"` // shortest first, at most 6
 }
 
 // Part is a number of its own in a finding.
@@ -110,7 +110,7 @@ type Step struct {
 }
 
 // most is how many counterexamples a finding shows.
-const most = 5
+const most = 6
 
 // names are those of the invariants, in their order.
 var names = [...]string{
@@ -146,17 +146,23 @@ func (f *finding) part(name string, n int) {
 	f.Parts[i].N += n
 }
 
-// violated adds a violation. Of many only the shortest are kept.
+// violated adds a violation. Of many only the shortest are kept, one for each
+// thing that is said.
 func (f *finding) violated(says string, steps ...Step) {
 	f.Violations++
+	same := slices.IndexFunc(f.Examples, func(c Counterexample) bool { return c.Says == says })
+	if same >= 0 && len(f.Examples[same].Steps) <= len(steps) {
+		return
+	}
+	if same >= 0 {
+		f.Examples = slices.Delete(f.Examples, same, same+1)
+	}
 	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
 	i, _ := slices.BinarySearchFunc(f.Examples, len(steps)+1, func(c Counterexample, n int) int {
 		return cmp.Compare(len(c.Steps), n)
 	})
-	if i < most {
-		f.Examples = slices.Insert(f.Examples, i, Counterexample{says, steps})
-		f.Examples = f.Examples[:min(len(f.Examples), most)]
-	}
+	f.Examples = slices.Insert(f.Examples, i, Counterexample{says, steps})
+	f.Examples = f.Examples[:min(len(f.Examples), most)]
 }
 
 // checks are what is checked, in the order of the invariants.

@@ -134,8 +134,3 @@ func processes(events []history.Event) map[string]*process {
 	}
 	return all
 }
-
-// died says that the process ended in a way that it could not prepare for.
-func (p *process) died() bool {
-	return p.gone != never && p.termed > p.gone && (p.bye == nil || p.killed)
-}

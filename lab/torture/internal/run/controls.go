@@ -32,7 +32,7 @@ type Control struct {
 var Controls = []Control{
 	{
 		Guard: torture.FinishFence, Caught: []int{5},
-		Says:   []string{"verb=done", "verb=retry", "verb=dead", "verb=cancelled", "verb=snooze", "verb=release", "verb=return"},
+		Says:   []string{"nobody who had the fence", "old fence"},
 		About:  "an outcome is stored whatever fence it shows",
 		Faults: []string{"freeze"},
 	},
@@ -56,7 +56,7 @@ var Controls = []Control{
 	},
 	{
 		Guard: torture.ClaimLock, Caught: []int{8},
-		Says:   []string{"a job was claimed while it was somebody's"},
+		Says:   []string{"claimed while it was somebody's", "two handlers of a job ran at once"},
 		About:  "a claim checks what it takes in a sub-select only, and locks nothing there",
 		Length: 10 * time.Second,
 		Plan:   func(p *Plan) { p.Rate = 100 },

@@ -71,7 +71,7 @@ func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 	}
 	result.Rivals, err = rival.Run(ctx, rival.Options{Dir: at.Dir, Seed: seed, Log: at.Log})
 	if err != nil {
-		err = fmt.Errorf("River beside: %w", err)
+		err = fmt.Errorf("beside River: %w", err)
 		result.Errors = append(result.Errors, err.Error())
 	}
 	return result, err
