@@ -33,7 +33,8 @@ var (
 	// Other connections are the caller's. A sql.DB has those of the pool if
 	// pgx's stdlib.OpenDBFromPool made it; any other keeps its own, also to a
 	// server that was demoted, for as long as SetConnMaxLifetime lets it: for
-	// ever by default, so set that to a minute or so.
+	// ever by default, so set that to a minute or so. Only errors of pgx are
+	// recognised, also through its database/sql driver; not those of others.
 	ErrReadOnly = claim.ErrReadOnly
 
 	// ErrInvalid means that a job, or another argument, was refused before any
