@@ -3,7 +3,6 @@ package claim
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"math"
 	"slices"
 	"time"
@@ -96,37 +95,83 @@ WHERE ` + sqlUnpaused
 // claims unless its lease ran out in between. The rows are the caller's once
 // Claim has returned: only then has the claim been committed.
 func (t *Table) Claim(ctx context.Context, db DB, r Request, lease time.Duration, worker string) (Claimed, error) {
-	var claimed Claimed
-	var next *int64
 	b := inOneGo(t)
-	b.Queue(t.sql(sqlClaim), r.Queue, r.Kinds, int64(r.Limit), lease.Microseconds(), worker).
-		Query(func(rows pgx.Rows) (err error) {
-			claimed.Rows, err = pgx.CollectRows(rows, scanRow)
-			return err
-		})
-	b.Queue(t.sql(sqlNext), r.Queue, r.Kinds).QueryRow(func(row pgx.Row) error { return row.Scan(&next) })
+	a := t.ask(b, r, lease, worker)
 	if err := db.SendBatch(ctx, b).Close(); err != nil {
 		return Claimed{}, classify("claim", err)
 	}
-	// RETURNING promises no order.
-	slices.SortFunc(claimed.Rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.RunAt.Compare(b.RunAt), cmp.Compare(a.ID, b.ID))
-	})
-	if next != nil && len(claimed.Rows) < r.Limit {
-		claimed.Next, claimed.HasNext = micros(*next), true
+	return a.claimed(), nil
+}
+
+// asked is a claim that is queued onto a batch, and what it brings.
+type asked struct {
+	Request
+	rows []Row
+	next *int64 // in microseconds; nil: there is none
+}
+
+// ask queues a claim and the look at what is left behind it.
+func (t *Table) ask(b *pgx.Batch, r Request, lease time.Duration, worker string) *asked {
+	a := &asked{Request: r}
+	b.Queue(t.sql(sqlClaim), r.Queue, r.Kinds, int64(r.Limit), lease.Microseconds(), worker).Query(a.read)
+	b.Queue(t.sql(sqlNext), r.Queue, r.Kinds).QueryRow(func(row pgx.Row) error { return row.Scan(&a.next) })
+	return a
+}
+
+// read takes the rows that a claim brings. There may be hundreds, so nothing is
+// made anew for each but what the row keeps.
+func (a *asked) read(rows pgx.Rows) error {
+	var r Row
+	var queue, kind word
+	into := []any{
+		&r.ID, &r.Fence, &queue, &kind, &r.Priority, (*[]byte)(&r.Payload), (*[]byte)(&r.Progress),
+		&r.RunAt, &r.CreatedAt, &r.Attempt, &r.MaxAttempts,
 	}
-	return claimed, nil
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		r.Queue, r.Kind = string(queue), string(kind)
+		if len(a.rows) == few { // so there are many, most likely as many as asked for
+			a.rows = slices.Grow(a.rows, min(max(a.Limit, few), many)-few)
+		}
+		a.rows = append(a.rows, r)
+	}
+	return rows.Err()
+}
+
+// few and many bound what is set aside for the rows of a claim.
+const (
+	few  = 8
+	many = 512
+)
+
+// claimed is the answer, once the batch is closed without an error.
+func (a *asked) claimed() Claimed {
+	// RETURNING promises no order.
+	slices.SortFunc(a.rows, func(x, y Row) int {
+		return cmp.Or(cmp.Compare(x.Priority, y.Priority), x.RunAt.Compare(y.RunAt), cmp.Compare(x.ID, y.ID))
+	})
+	claimed := Claimed{Rows: a.rows}
+	if a.next != nil && len(a.rows) < a.Limit {
+		claimed.Next, claimed.HasNext = micros(*a.next), true
+	}
+	return claimed
+}
+
+// word is a text that is mostly the one that it was in the row before.
+type word string
+
+// ScanBytes implements pgtype.BytesScanner.
+func (w *word) ScanBytes(text []byte) error {
+	if string(*w) != string(text) {
+		*w = word(text)
+	}
+	return nil
 }
 
 // micros makes a Duration of microseconds, as far as one reaches: 292 years. A
 // job may be due in the year 9999.
 func micros(n int64) time.Duration {
 	return time.Duration(min(n, math.MaxInt64/1000)) * time.Microsecond
-}
-
-func scanRow(row pgx.CollectableRow) (r Row, err error) {
-	var payload, progress json.RawMessage
-	err = row.Scan(&r.ID, &r.Fence, &r.Queue, &r.Kind, &r.Priority, &payload, &progress, &r.RunAt, &r.CreatedAt, &r.Attempt, &r.MaxAttempts)
-	r.Payload, r.Progress = payload, progress
-	return r, err
 }

@@ -136,6 +136,20 @@ func (t *Table) Finish(ctx context.Context, db DB, outcomes []Outcome) ([]Result
 }
 
 func (t *Table) finish(ctx context.Context, db DB, outcomes []Outcome) ([]Result, error) {
+	b := inOneGo(t)
+	a := t.tell(b, outcomes)
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
+		return nil, err
+	}
+	return a.results, nil
+}
+
+// answers are what the database makes of outcomes that are queued onto a batch.
+type answers struct{ results []Result }
+
+// tell queues outcomes. Their results count once the batch is closed without an
+// error.
+func (t *Table) tell(b *pgx.Batch, outcomes []Outcome) *answers {
 	n := len(outcomes)
 	ids, fences, delays := make([]int64, n), make([]int64, n), make([]int64, n)
 	verbs, texts := make([]string, n), make([]string, n)
@@ -144,33 +158,34 @@ func (t *Table) finish(ctx context.Context, db DB, outcomes []Outcome) ([]Result
 		delays[i] = min(max(o.Delay, 0), maxDelay).Microseconds()
 		texts[i] = payload.CleanText(o.Error, maxErrorBytes)
 	}
-	var results []Result
-	b := inOneGo(t)
-	b.Queue(t.sql(sqlFinish), ids, fences, verbs, delays, texts).Query(func(rows pgx.Rows) (err error) {
-		results, err = pgx.CollectRows(rows, scanResult)
-		return err
-	})
-	if err := db.SendBatch(ctx, b).Close(); err != nil {
-		return nil, err
-	}
-	return results, nil
+	a := &answers{results: make([]Result, 0, n)}
+	b.Queue(t.sql(sqlFinish), ids, fences, verbs, delays, texts).Query(a.read)
+	return a
 }
 
-func scanResult(row pgx.CollectableRow) (Result, error) {
-	var word string
+func (a *answers) read(rows pgx.Rows) error {
+	var verdict word
 	var rung int64
-	if err := row.Scan(&word, &rung); err != nil {
-		return Lost, err
+	into := []any{&verdict, &rung}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		a.results = append(a.results, resultOf(verdict))
 	}
-	switch word {
+	return rows.Err()
+}
+
+func resultOf(verdict word) Result {
+	switch verdict {
 	case "stored":
-		return Stored, nil
+		return Stored
 	case "busy":
-		return Busy, nil
+		return Busy
 	case "gone":
-		return Gone, nil
+		return Gone
 	}
-	return Lost, nil
+	return Lost
 }
 
 // sqlComplete ends one claim as done, in a transaction of the caller's. Unlike
