@@ -1,0 +1,122 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Meter is a set of totals of the server; what happens between two is their
+// difference.
+type Meter struct {
+	CPU        time.Duration // of all the server's processes
+	WAL        int64         // bytes
+	FPI        int64         // full-page images in it
+	FPIBytes   int64         // an estimate: FPI × the page
+	Commits    int64         // of the given database
+	Statements int64         // that clients have sent to it, nested ones not counted
+}
+
+// Read reads the totals, for the database of dsn. Its own few statements are
+// left out where the server lets one.
+func (h *Host) Read(ctx context.Context, database string) (m Meter, err error) {
+	if m.CPU, err = h.CPU(); err != nil {
+		return m, err
+	}
+	err = h.admin(ctx, func(c *pgx.Conn) error {
+		return c.QueryRow(ctx, `SELECT (SELECT wal_bytes::bigint FROM pg_stat_wal), (SELECT wal_fpi FROM pg_stat_wal),
+			(SELECT xact_commit FROM pg_stat_database WHERE datname = $1),
+			(SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
+			 WHERE d.datname = $1 AND toplevel)`, database).Scan(&m.WAL, &m.FPI, &m.Commits, &m.Statements)
+	})
+	m.FPIBytes = m.FPI * 8192
+	return m, err
+}
+
+// Sub is what happened between before and m.
+func (m Meter) Sub(before Meter) Meter {
+	return Meter{
+		CPU: m.CPU - before.CPU, WAL: m.WAL - before.WAL, FPI: m.FPI - before.FPI, FPIBytes: m.FPIBytes - before.FPIBytes,
+		Commits: m.Commits - before.Commits, Statements: m.Statements - before.Statements,
+	}
+}
+
+// CPU is the time that the server's processes have used, those that have ended
+// included.
+func (h *Host) CPU() (time.Duration, error) {
+	main, err := processTimes(h.PID())
+	if err != nil {
+		return 0, err
+	}
+	total := main.own + main.children
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, err
+	}
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir)) // the pattern lets only digits through
+		t, err := processTimes(pid)
+		if err == nil && t.parent == h.PID() { // others may have ended meanwhile
+			total += t.own
+		}
+	}
+	return total, nil
+}
+
+// ProcessCPU is the time that one process has used.
+func ProcessCPU(pid int) (time.Duration, error) {
+	t, err := processTimes(pid)
+	return t.own, err
+}
+
+// ProcessRSS is how much memory of one process is resident, in bytes.
+func ProcessRSS(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("statm of %d: %q", pid, text)
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize()), err
+}
+
+type times struct {
+	parent        int
+	own, children time.Duration
+}
+
+// tick is the unit of the times in /proc, a hundredth of a second on every
+// Linux that Go runs on.
+const tick = 10 * time.Millisecond
+
+func processTimes(pid int) (t times, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return t, err
+	}
+	// After the name in parentheses, which may hold anything.
+	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')'):]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) < 15 {
+		return t, fmt.Errorf("stat of %d: %q", pid, text)
+	}
+	numbers := make([]int64, 15)
+	for i := 1; i < 15; i++ {
+		if numbers[i], err = strconv.ParseInt(fields[i], 10, 64); err != nil {
+			return t, err
+		}
+	}
+	t.parent = int(numbers[1])
+	t.own = time.Duration(numbers[11]+numbers[12]) * tick
+	t.children = time.Duration(numbers[13]+numbers[14]) * tick
+	return t, nil
+}

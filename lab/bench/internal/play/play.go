@@ -1,0 +1,132 @@
+// Package play runs the suites that were asked for and keeps what they find.
+package play
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/fencepost-go/fencepost/lab/bench/internal/figures"
+	"github.com/fencepost-go/fencepost/lab/bench/internal/host"
+	"github.com/fencepost-go/fencepost/lab/bench/internal/suite"
+)
+
+// ErrMissed means that the bench has run and a target was missed.
+var ErrMissed = errors.New("a target was missed")
+
+// How the bench is to be played.
+type How struct {
+	Suites, Peers             []string
+	Rounds, Major             int
+	JSON, Quick, Full, Resume bool
+	Out                       string
+	Log, Lines                io.Writer
+}
+
+// Play runs the suites one after the other, each on a server of its own.
+func Play(ctx context.Context, how How) (err error) {
+	chosen, err := choose(how)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(how.Out, 0o755); err != nil {
+		return err
+	}
+	book, err := openBook(how)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, book.close()) }()
+	programs, err := build(ctx, how.Out)
+	if err != nil {
+		return err
+	}
+	missed := false
+	for _, s := range chosen {
+		if how.Resume && book.has(s.Name) {
+			fmt.Fprintf(how.Log, "%s: done before\n", s.Name)
+			continue
+		}
+		lines, err := run(ctx, how, s, programs, book)
+		if err != nil {
+			return fmt.Errorf("suite %s: %w", s.Name, err)
+		}
+		missed = missed || slices.ContainsFunc(lines, func(l figures.Line) bool { return !l.Met })
+	}
+	if missed && !how.Quick {
+		return ErrMissed
+	}
+	return nil
+}
+
+func choose(how How) (chosen []suite.Suite, err error) {
+	for _, s := range suite.All {
+		if len(how.Suites) > 0 && slices.Contains(how.Suites, s.Name) || len(how.Suites) == 0 && (!how.Quick || s.Quick) {
+			chosen = append(chosen, s)
+		}
+	}
+	for _, name := range how.Suites {
+		if !slices.ContainsFunc(suite.All, func(s suite.Suite) bool { return s.Name == name }) {
+			err = errors.Join(err, fmt.Errorf("there is no suite %q; see --help", name))
+		}
+	}
+	for _, name := range how.Peers {
+		if name != "floor" && crews[name] == nil {
+			err = errors.Join(err, fmt.Errorf("there is no peer %q; see --help", name))
+		}
+	}
+	return chosen, err
+}
+
+func run(ctx context.Context, how How, s suite.Suite, programs programs, book *book) (lines []figures.Line, err error) {
+	fmt.Fprintf(how.Log, "\n%s: %s\n", s.Name, s.About)
+	h, err := host.Start(ctx, how.Major, how.Log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, h.Stop()) }()
+	b := &suite.Bench{
+		Host: h, Rounds: how.Rounds, Peers: how.Peers, Small: how.Quick, Full: how.Full, Log: how.Log,
+		Start: programs.start(how.Log),
+		Record: func(sample figures.Sample) {
+			book.sample(s.Name, sample)
+			if how.JSON {
+				fmt.Fprintln(how.Lines, text(sample))
+			}
+		},
+		Report: func(l figures.Line) {
+			lines = append(lines, l)
+			book.line(s.Name, l)
+			fmt.Fprintln(how.Lines, l)
+			fmt.Fprintln(how.Log, "  "+l.Words())
+		},
+	}
+	if b.Rounds == 0 {
+		b.Rounds = 3
+	}
+	if how.Quick {
+		b.Rounds = 1
+	}
+	if len(b.Peers) == 0 {
+		b.Peers = append([]string{"fencepost"}, s.Peers...)
+	}
+	if err := s.Run(ctx, b); err != nil {
+		return lines, err
+	}
+	return lines, book.done(s.Name)
+}
+
+func text(v any) string {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(line)
+}
+
+func (how How) path(name string) string { return filepath.Join(how.Out, name) }
