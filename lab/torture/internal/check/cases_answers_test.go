@@ -47,20 +47,29 @@ var answerCases = []acase{
 			func() (history.Phase, history.Event) { return history.Failed, history.Event{} })
 		w.operate("delete", id)
 		w.stop(w1, id, fence, "retry")
-		w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry"}}},
-			func() (history.Phase, history.Event) {
-				return history.OK, history.Event{Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry", Result: "stored"}}}
-			})
+		w.saidStored(w1, id, fence, "retry")
+	}},
+	{"16: a job that its handler has completed is deleted, and done is said again", nil, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.complete(w1, id, fence)
+		w.operate("delete", id)
+		w.stop(w1, id, fence, "done")
+		w.saidStored(w1, id, fence, "done")
+	}},
+	{"16: a job is deleted before it is done, and done is said to be stored", []int{16}, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.operate("delete", id)
+		w.stop(w1, id, fence, "done")
+		w.saidStored(w1, id, fence, "done")
 	}},
 	{"16: a failure of a job that is gone is stored", []int{16}, func(w *world) {
 		id := w.enqueue("a")
 		fence := w.claim(w1, id)
 		w.operate("delete", id)
 		w.stop(w1, id, fence, "retry")
-		w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry"}}},
-			func() (history.Phase, history.Event) {
-				return history.OK, history.Event{Refs: []history.Ref{{Job: id, Fence: fence, Verb: "retry", Result: "stored"}}}
-			})
+		w.saidStored(w1, id, fence, "retry")
 	}},
 	{"16: a reap and a late outcome meet", nil, func(w *world) {
 		id := w.enqueue("a")

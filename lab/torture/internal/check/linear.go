@@ -113,7 +113,10 @@ func (o *op) apply(s state) (state, bool) {
 		return back()
 	case "operator delete":
 		ok := live || s.phase == "ended"
-		s.phase, s.fence = "gone", 0
+		if live { // nobody has ended it under his fence
+			s.fence = 0
+		}
+		s.phase = "gone"
 		return s, ok
 	}
 	return s, false

@@ -192,6 +192,15 @@ func (w *world) finishAs(proc string, id, fence int64, verb string, delay time.D
 	}
 }
 
+// saidStored is an outcome that is acknowledged and changes nothing.
+func (w *world) saidStored(proc string, id, fence int64, verb string) {
+	ref := history.Ref{Job: id, Fence: fence, Verb: verb}
+	w.call(proc, history.Event{Op: history.Finish, Refs: []history.Ref{ref}}, func() (history.Phase, history.Event) {
+		ref.Result = "stored"
+		return history.OK, history.Event{Refs: []history.Ref{ref}}
+	})
+}
+
 func (w *world) extend(proc string, id, fence int64) {
 	w.extendOf(proc, history.Event{Op: history.Extend, Refs: []history.Ref{{Job: id, Fence: fence}}}, id, fence)
 }
