@@ -37,7 +37,11 @@ func build(ctx context.Context, out string) (p programs, err error) {
 // start starts a child and opens it.
 func (p programs) start(log io.Writer) func(context.Context, string, wire.Options) (*wire.Child, error) {
 	return func(ctx context.Context, peer string, o wire.Options) (*wire.Child, error) {
-		argv, err := crews[peer](p)
+		command, ok := crews[peer]
+		if !ok {
+			return nil, fmt.Errorf("there is no peer %q", peer)
+		}
+		argv, err := command(p)
 		if err != nil {
 			return nil, err
 		}
