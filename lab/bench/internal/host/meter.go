@@ -16,11 +16,8 @@ import (
 // difference.
 type Meter struct {
 	CPU        time.Duration // of all the server's processes
-	WAL        int64         // bytes
-	FPI        int64         // full-page images in it
-	FPIBytes   int64         // an estimate: FPI × the page
-	Commits    int64         // of the given database
-	Statements int64         // that clients have sent to it, nested ones not counted
+	WAL        int64         // bytes, with full-page images; what is in them is told by Host.WAL, and so are commits
+	Statements int64         // that clients have sent to the given database, nested ones not counted
 }
 
 // Read reads the totals, for the database of dsn. Its own few statements are
@@ -30,20 +27,19 @@ func (h *Host) Read(ctx context.Context, database string) (m Meter, err error) {
 		return m, err
 	}
 	err = h.admin(ctx, func(c *pgx.Conn) error {
-		return c.QueryRow(ctx, `SELECT (SELECT wal_bytes::bigint FROM pg_stat_wal), (SELECT wal_fpi FROM pg_stat_wal),
-			(SELECT xact_commit FROM pg_stat_database WHERE datname = $1),
+		// Both are up to date at once. What pg_stat_wal and pg_stat_database count
+		// may lag behind by ten seconds.
+		return c.QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint,
 			(SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
-			 WHERE d.datname = $1 AND toplevel)`, database).Scan(&m.WAL, &m.FPI, &m.Commits, &m.Statements)
+			 WHERE d.datname = $1 AND toplevel)`, database).Scan(&m.WAL, &m.Statements)
 	})
-	m.FPIBytes = m.FPI * 8192
 	return m, err
 }
 
 // Sub is what happened between before and m.
 func (m Meter) Sub(before Meter) Meter {
 	return Meter{
-		CPU: m.CPU - before.CPU, WAL: m.WAL - before.WAL, FPI: m.FPI - before.FPI, FPIBytes: m.FPIBytes - before.FPIBytes,
-		Commits: m.Commits - before.Commits, Statements: m.Statements - before.Statements,
+		CPU: m.CPU - before.CPU, WAL: m.WAL - before.WAL, Statements: m.Statements - before.Statements,
 	}
 }
 
