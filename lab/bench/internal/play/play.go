@@ -76,7 +76,7 @@ func choose(how How) (chosen []suite.Suite, err error) {
 		}
 	}
 	for _, name := range how.Peers {
-		if name != "floor" && crews[name] == nil {
+		if crews[name] == nil {
 			err = errors.Join(err, fmt.Errorf("there is no peer %q; see --help", name))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/fencepost-go/fencepost/lab/bench/internal/wire"
 )
@@ -14,14 +15,37 @@ import (
 // crews says how the child of each peer is started. Those on Node are
 // installed when they are first needed.
 var crews = map[string]func(programs) ([]string, error){
-	"fencepost": func(p programs) ([]string, error) { return []string{p.crew, "fencepost"}, nil },
+	"fencepost": inGo("fencepost"),
+	"river":     inGo("river"),
+	"gue":       inGo("gue"),
+	"floor":     inGo("floor"),
+	"wakefloor": inGo("wakefloor"),
+	"graphile":  onNode("graphile.mjs"),
+	"pgboss":    onNode("pgboss.mjs"),
+}
+
+func inGo(name string) func(programs) ([]string, error) {
+	return func(p programs) ([]string, error) { return []string{p.crew, name}, nil }
+}
+
+func onNode(script string) func(programs) ([]string, error) {
+	return func(p programs) ([]string, error) {
+		node, err := p.node.program()
+		if err != nil {
+			return nil, err
+		}
+		return []string{node, "--expose-gc", filepath.Join(p.node.dir, script)}, nil
+	}
 }
 
 // programs are the children, built or installed.
-type programs struct{ crew string }
+type programs struct {
+	crew string
+	node *node
+}
 
-// build builds the child of the queues in Go. It is built in the folder of the
-// nested module, which is where go run ./bench is called.
+// build builds the child of the queues in Go. It is called in a folder of the
+// nested module, as by go run ./bench.
 func build(ctx context.Context, out string) (p programs, err error) {
 	if p.crew, err = filepath.Abs(filepath.Join(out, "crew")); err != nil {
 		return p, err
@@ -31,6 +55,11 @@ func build(ctx context.Context, out string) (p programs, err error) {
 	if err := cmd.Run(); err != nil {
 		return p, fmt.Errorf("build the crew: %w", err)
 	}
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/fencepost-go/fencepost/lab").Output()
+	if err != nil {
+		return p, fmt.Errorf("find the folder of the module: %w", err)
+	}
+	p.node = &node{dir: filepath.Join(strings.TrimSpace(string(dir)), "bench", "node")}
 	return p, nil
 }
 
