@@ -35,6 +35,13 @@ func TestNoLoopsDeadlock(t *testing.T) {
 		rand.Shuffle(len(leases), func(i, j int) { leases[i], leases[j] = leases[j], leases[i] })
 		return leases, err
 	}
+	someEnd := func(leases []claim.Lease) []claim.Outcome {
+		outcomes := make([]claim.Outcome, min(len(leases), 60))
+		for i := range outcomes {
+			outcomes[i] = claim.Outcome{Lease: leases[i], Verb: verbs[rand.IntN(len(verbs))]}
+		}
+		return outcomes
+	}
 	loops := map[string]func(ctx context.Context, conn *pgx.Conn) error{
 		"claim": func(ctx context.Context, conn *pgx.Conn) error {
 			// Some leases are over at once.
@@ -46,11 +53,15 @@ func TestNoLoopsDeadlock(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			outcomes := make([]claim.Outcome, min(len(leases), 60))
-			for i := range outcomes {
-				outcomes[i] = claim.Outcome{Lease: leases[i], Verb: verbs[rand.IntN(len(verbs))]}
+			_, err = b.Finish(ctx, conn, someEnd(leases))
+			return err
+		},
+		"exchange": func(ctx context.Context, conn *pgx.Conn) error {
+			leases, err := held(ctx, conn)
+			if err != nil {
+				return err
 			}
-			_, err = b.Finish(ctx, conn, outcomes)
+			_, _, err = b.Exchange(ctx, conn, someEnd(leases), []claim.Request{{Queue: queue, Limit: 40}}, 10*time.Millisecond, "worker")
 			return err
 		},
 		"extend": func(ctx context.Context, conn *pgx.Conn) error {

@@ -44,6 +44,9 @@
 // others skip it. Where nobody waits, nobody deadlocks, and a row that is held
 // for long delays no other.
 //
+// Each call is one transaction. Exchange makes one of outcomes and claims; its
+// statements are those of Finish and Claim.
+//
 // # Use
 //
 // The package knows no goroutine: each call is one round trip on the
