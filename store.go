@@ -27,18 +27,65 @@ type store struct {
 	exchange *line
 	keeper   *line
 
-	saidRejected time.Time // of the exchange's goroutine alone
+	// Of the exchange's goroutine alone.
+	apart        bool // the last exchange in one commit did not work
+	saidRejected time.Time
 }
 
+// Exchange makes the whole trip in one commit. If that does not work the parts
+// go one by one, so that one that never works keeps no outcome from being stored
+// and no other queue from being asked: at once if the server has refused it, or
+// else, since it may have happened, from the next trip on.
 func (s *store) Exchange(ctx context.Context, trip dispatcher.Trip) (haul dispatcher.Haul) {
 	defer func() { s.client.health.note(exchangeLoop, cmp.Or(haul.FinishErr, haul.ClaimErr)) }()
-	haul.Claimed = make([]claim.Claimed, len(trip.Wants))
+	parts := len(trip.Wants)
+	if len(trip.Outcomes) > 0 {
+		parts++
+	}
+	if parts > 1 && !s.apart {
+		haul, err := s.inOne(ctx, trip)
+		s.apart = err != nil
+		if !errors.Is(err, claim.ErrApart) {
+			return haul
+		}
+	}
+	haul = s.oneByOne(ctx, trip)
+	if parts > 1 && haul.FinishErr == nil && haul.ClaimErr == nil {
+		s.apart = false
+	}
+	return haul
+}
+
+func (s *store) inOne(ctx context.Context, trip dispatcher.Trip) (haul dispatcher.Haul, err error) {
+	requests := make([]claim.Request, len(trip.Wants))
+	for i, want := range trip.Wants {
+		requests[i] = s.request(want)
+	}
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	err = s.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
+		haul.Results, haul.Claimed, err = s.client.table.Exchange(ctx, conn, trip.Outcomes, requests, s.client.config.Lease, s.client.workerID)
+		return err
+	})
+	switch {
+	case err == nil:
+		s.stored(trip.Outcomes, haul.Results)
+	case len(trip.Outcomes) > 0:
+		haul.FinishErr = err
+	default:
+		haul.ClaimErr = err
+	}
+	return haul, err
+}
+
+func (s *store) oneByOne(ctx context.Context, trip dispatcher.Trip) (haul dispatcher.Haul) {
 	if len(trip.Outcomes) > 0 {
 		haul.Results, haul.FinishErr = s.finish(ctx, trip.Outcomes)
 		if haul.FinishErr != nil {
 			return haul
 		}
 	}
+	haul.Claimed = make([]claim.Claimed, len(trip.Wants))
 	for i, want := range trip.Wants {
 		haul.Claimed[i], haul.ClaimErr = s.claim(ctx, want)
 		if haul.ClaimErr != nil {
@@ -62,15 +109,21 @@ func (s *store) finish(ctx context.Context, outcomes []claim.Outcome) (results [
 	if err != nil {
 		return nil, err
 	}
-	for i, o := range outcomes {
-		if results[i] == claim.Gone && s.client.completed.has(o.Lease) {
+	s.stored(outcomes, results)
+	return results, nil
+}
+
+// stored settles what handlers have completed in transactions of their own.
+func (s *store) stored(outcomes []claim.Outcome, results []claim.Result) {
+	for i, result := range results {
+		lease := outcomes[i].Lease
+		if result == claim.Gone && s.client.completed.has(lease) {
 			results[i] = claim.Stored
 		}
-		if results[i] != claim.Busy {
-			s.client.completed.remove(o.Lease)
+		if result != claim.Busy {
+			s.client.completed.remove(lease)
 		}
 	}
-	return results, nil
 }
 
 // sayRejected logs that the database rejects outcomes. They are sent again
@@ -85,12 +138,15 @@ func (s *store) sayRejected(ctx context.Context, err error) {
 func (s *store) claim(ctx context.Context, want dispatcher.Want) (claimed claim.Claimed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	request := claim.Request{Queue: want.Queue, Kinds: s.kinds, Limit: want.Limit}
 	err = s.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
-		claimed, err = s.client.table.Claim(ctx, conn, request, s.client.config.Lease, s.client.workerID)
+		claimed, err = s.client.table.Claim(ctx, conn, s.request(want), s.client.config.Lease, s.client.workerID)
 		return err
 	})
 	return claimed, err
+}
+
+func (s *store) request(want dispatcher.Want) claim.Request {
+	return claim.Request{Queue: want.Queue, Kinds: s.kinds, Limit: want.Limit}
 }
 
 func (s *store) Extend(ctx context.Context, leases []claim.Lease) ([]claim.Loss, error) {

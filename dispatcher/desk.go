@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencepost-go/fencepost/claim"
@@ -18,7 +19,15 @@ type desk struct {
 	claims pace // after a trip with a claim that did not work
 	closed bool // nothing is claimed any more
 	away   bool // a trip is in flight
+
+	left time.Time     // when the last trip did
+	took time.Duration // how long it was under way
+	// idle is since when a trip could have left that is put off; zero: none is.
+	idle time.Time
 }
+
+// mostPatience bounds how long a trip is put off.
+const mostPatience = 20 * time.Millisecond
 
 func newDesk(queues []Queue) *desk {
 	d := &desk{byName: make(map[string]*slots), outbox: newOutbox(), claims: databasePace()}
@@ -43,11 +52,17 @@ func (d *desk) depart(now time.Time, hold bool) (trip Trip, next time.Time, ok b
 	if !d.outbox.pace.ready(now) {
 		return Trip{}, d.outbox.pace.until, false
 	}
+	claiming := !d.closed && !hold && d.claims.ready(now)
+	if claiming {
+		if until := d.putOff(now); now.Before(until) {
+			return Trip{}, until, false
+		}
+	}
 	trip.Outcomes = d.outbox.take(now)
 	next = d.outbox.next()
 	if !d.closed && !hold {
 		for _, s := range d.queues {
-			if d.claims.ready(now) {
+			if claiming {
 				if limit := s.ask(now); limit > 0 {
 					trip.Wants = append(trip.Wants, Want{Queue: s.Name, Limit: limit})
 					continue
@@ -57,21 +72,55 @@ func (d *desk) depart(now time.Time, hold bool) (trip Trip, next time.Time, ok b
 		}
 	}
 	d.away = len(trip.Outcomes)+len(trip.Wants) > 0
+	if d.away {
+		d.left, d.idle = now, time.Time{}
+	}
 	return trip, next, d.away
+}
+
+// putOff returns until when the next trip had better wait for company: during a
+// backlog, while it has next to nothing to ask for. It waits no longer than it
+// would for a trip under way, by the last one, so that slow jobs keep no slot
+// empty for the sake of one that is free later. Whatever else is to be asked
+// does not wait: a queue that was woken after it had come back short is asked at
+// once, and without a backlog so is a lone outcome sent.
+func (d *desk) putOff(now time.Time) (until time.Time) {
+	slivers := false
+	for _, s := range d.queues {
+		if s.called(now) {
+			if !s.sliver() {
+				return time.Time{}
+			}
+			slivers = true
+		}
+	}
+	if !slivers {
+		return time.Time{}
+	}
+	if d.idle.IsZero() {
+		d.idle = now
+	}
+	return d.idle.Add(min(d.took, mostPatience))
+}
+
+// busy says that handlers run.
+func (d *desk) busy() bool {
+	return slices.ContainsFunc(d.queues, func(s *slots) bool { return s.busy > 0 })
 }
 
 // landing is what a trip has come to.
 type landing struct {
 	settled []claim.Lease   // no longer in hand
 	refused []claim.Outcome // of these, those that came too late
-	start   []started       // to be run; their slots are taken
+	start   []arrival       // to be run; their slots are taken
 	back    []claim.Row     // ours, but not to be run here: to be handed back
 	short   []shortfall
 }
 
-type started struct {
-	claim.Row
+// arrival is what a queue has brought.
+type arrival struct {
 	slots *slots
+	rows  []claim.Row
 }
 
 // shortfall says that a queue has nothing more that is due, and when it will.
@@ -83,7 +132,7 @@ type shortfall struct {
 // land takes what a trip has brought back. late says that it took so long that
 // too little is left of the leases it brings.
 func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) {
-	d.away = false
+	d.away, d.took = false, now.Sub(d.left)
 	if len(trip.Outcomes) > 0 {
 		if haul.FinishErr != nil {
 			d.outbox.kept(now, errors.Is(haul.FinishErr, claim.ErrUnknown))
@@ -106,8 +155,8 @@ func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) 
 		}
 		s := d.byName[want.Queue]
 		s.took(run)
-		for _, row := range got.Rows[:run] {
-			l.start = append(l.start, started{row, s})
+		if run > 0 {
+			l.start = append(l.start, arrival{s, got.Rows[:run]})
 		}
 		l.back = append(l.back, got.Rows[run:]...)
 		unused := run < min(len(got.Rows), want.Limit)
@@ -121,9 +170,9 @@ func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) 
 	case len(trip.Wants) == 0 || haul.FinishErr != nil:
 	case haul.ClaimErr != nil || wasted:
 		d.claims.failed(now)
-		// A trip ends at the first claim that does not work. The next one
-		// begins with another queue, or one whose claims never work would keep
-		// those behind it from being asked at all.
+		// Claims that are made one by one end at the first that does not work. The
+		// next trip begins with another queue, or one whose claims never work
+		// would keep those behind it from being asked at all.
 		d.queues = append(d.queues[1:], d.queues[0])
 	default:
 		d.claims.worked()

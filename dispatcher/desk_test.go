@@ -12,8 +12,9 @@ import (
 )
 
 // Each case is a script: what happens, and after "=>" what the desk says to
-// it. Queue a has 2 slots and 1 spare, queue b has 1 slot. Times count from the
-// beginning of the script. The pauses after failures have no jitter here.
+// it. Queue a has 2 slots and 1 spare, queue b has 1 slot, queue c has 8. Times
+// count from the beginning of the script. The pauses after failures have no jitter
+// here.
 //
 //	wake a            a wake-up
 //	depart            the next trip, or when to look again
@@ -371,6 +372,90 @@ var deskScripts = map[string]string{
 		after 200ms
 		depart        => want a2
 	`,
+	"in a backlog less than a quarter of the slots waits, as long as for the last trip": `
+		wake c
+		depart        => want c8
+		after 5ms
+		land c8       => start 1 2 3 4 5 6 7 8
+		depart        => - next never
+		done c 1
+		depart        => - next 10ms
+		after 1ms
+		wake c
+		depart        => - next 10ms
+		done c 2
+		depart        => out 1 2 want c2
+		after 4ms
+		land stored stored/c2 => settled 1 2 start 9 10
+		done c 3
+		depart        => - next 14ms
+		after 3ms
+		depart        => - next 14ms
+		after 1ms
+		depart        => out 3 want c1
+		land stored/c0 => settled 3
+		done c 4
+		depart        => out 4
+	`,
+	"however long the last trip took, 20 ms is enough": `
+		wake c
+		depart        => want c8
+		after 3s
+		land c8       => start 1 2 3 4 5 6 7 8
+		done c 1
+		depart        => - next 3.02s
+	`,
+	"a wake-up after a short claim is answered at once": `
+		wake c
+		depart        => want c8
+		after 5ms
+		land c7       => start 1 2 3 4 5 6 7
+		depart        => - next never
+		wake c
+		depart        => want c1
+		after 5ms
+		land c0       =>
+		done c 1
+		depart        => out 1
+	`,
+	"a trip that leaves anyway takes along what would have waited": `
+		wake c
+		depart        => want c8
+		after 5ms
+		land c8       => start 1 2 3 4 5 6 7 8
+		done c 1
+		depart        => - next 10ms
+		wake b
+		depart        => out 1 want b1 c1
+	`,
+	"without a claim to make outcomes do not wait for one": `
+		wake c
+		depart        => want c8
+		after 5ms
+		land c8       => start 1 2 3 4 5 6 7 8
+		done c 1
+		hold          => out 1
+		after 5ms
+		land stored   => settled 1
+		depart        => - next 15ms
+		close
+		done c 2
+		depart        => out 2
+	`,
+	"what waits for a pause after a failure puts nothing off": `
+		wake c
+		depart        => want c8
+		after 5ms
+		land c8       => start 1 2 3 4 5 6 7 8
+		done c 1
+		after 5ms
+		depart        => - next 15ms
+		after 5ms
+		depart        => out 1 want c1
+		land stored/!claim => settled 1
+		done c 2
+		depart        => out 2
+	`,
 	"a haul without results is no proof of anything": `
 		wake b
 		depart        => want b1
@@ -417,7 +502,7 @@ type deskScript struct {
 func newDeskScript() *deskScript {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &deskScript{begin: begin, now: begin}
-	s.desk = newDesk([]Queue{{Name: "a", Slots: 2, Spares: 1}, {Name: "b", Slots: 1}})
+	s.desk = newDesk([]Queue{{Name: "a", Slots: 2, Spares: 1}, {Name: "b", Slots: 1}, {Name: "c", Slots: 8}})
 	s.desk.claims.curve.Jitter, s.desk.outbox.pace.curve.Jitter = -1, -1
 	return s
 }
@@ -528,7 +613,9 @@ func (s *deskScript) land(line string) string {
 		refused = append(refused, x.ID)
 	}
 	for _, x := range l.start {
-		start = append(start, x.ID)
+		for _, row := range x.rows {
+			start = append(start, row.ID)
+		}
 	}
 	for _, x := range l.back {
 		back = append(back, x.ID)
@@ -558,6 +645,30 @@ func (s *deskScript) claimed(word string) (c claim.Claimed) {
 		c.Rows = append(c.Rows, claim.Row{ID: s.lastID})
 	}
 	return c
+}
+
+// However many slots are free, one claim asks for no more than it can bring in
+// good time; the next one asks for more at once.
+func TestAClaimIsBounded(t *testing.T) {
+	now := time.Now()
+	d := newDesk([]Queue{{Name: "q", Slots: 2*mostRows + 10}})
+	d.byName["q"].wake()
+	for range 2 {
+		trip, _, ok := d.depart(now, false)
+		if !ok || trip.Wants[0].Limit != mostRows {
+			t.Fatalf("asked for %v", trip.Wants)
+		}
+		now = now.Add(5 * time.Millisecond)
+		d.land(now, trip, Haul{Claimed: []claim.Claimed{{Rows: make([]claim.Row, mostRows)}}}, false)
+	}
+	// A quarter of one claim, not of all slots, is worth a trip.
+	for free := 10; free <= mostRows/4; free++ {
+		trip, _, ok := d.depart(now, false)
+		if ok != (free == mostRows/4) || ok && trip.Wants[0].Limit != free {
+			t.Fatalf("with %d slots free: asked for %v", free, trip.Wants)
+		}
+		d.byName["q"].busy--
+	}
 }
 
 func TestATripTakesABoundedNumberOfOutcomes(t *testing.T) {

@@ -31,10 +31,10 @@ var (
 
 // Store is the dispatcher's way to the database.
 type Store interface {
-	// Exchange stores the outcomes of the trip and then makes its claims. It
-	// is called by one goroutine, one call at a time. It is bounded by a
-	// deadline of its own, about 5 s for each statement; a stop does not
-	// cancel it before the very end.
+	// Exchange stores the outcomes of the trip and then makes its claims, if
+	// possible in one commit. It is called by one goroutine, one call at a time.
+	// It is bounded by deadlines of its own, about 5 s for each commit; a stop
+	// does not cancel it before the very end.
 	Exchange(ctx context.Context, trip Trip) Haul
 
 	// Extend gives each lease its full length again, counted from now, and
@@ -69,8 +69,10 @@ type Trip struct {
 type Haul struct {
 	// Results are the answers to the outcomes, in their order.
 	Results []claim.Result
-	// FinishErr means that the outcomes may not be stored. No claim was made,
-	// Results mean nothing, and the same outcomes will be sent again.
+	// FinishErr means that the outcomes may not be stored. Results and Claimed
+	// mean nothing, and the same outcomes will be sent again. If it wraps
+	// claim.ErrUnknown the claims may have been made: what they took comes back
+	// when its lease is over.
 	FinishErr error
 	// Claimed are the answers to the wants, in their order. Rows in it are
 	// committed as claimed by us, also next to a ClaimErr.

@@ -29,9 +29,10 @@
 //     come back short. So a queue that is woken while its slots are full is
 //     looked at when the first of them is free.
 //   - Outcomes go before claims. Those that come while a round trip is under way
-//     share the next one; a lone one is sent at once. They are kept and sent
-//     again until the database has answered for each, and nothing is claimed
-//     while they cannot be stored.
+//     share the next one; a lone one is sent at once, unless a backlog promises
+//     it company within the time of a trip. They are kept and sent again until
+//     the database has answered for each, and nothing is claimed while they
+//     cannot be stored.
 //   - A handler is told at the latest when its lease is over by this process's
 //     monotonic clock, measured from before the claim or the extension was
 //     sent. Its outcome is sent all the same: the fence decides.

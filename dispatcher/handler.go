@@ -16,29 +16,31 @@ type report struct {
 // work runs one handler and delivers exactly one report, whatever the handler
 // does: return, panic or end its goroutine. After gone is closed nobody wants
 // the report any more.
-func (d *Dispatcher) work(ctx context.Context, row claim.Row, timeout time.Duration, reports chan<- report, gone <-chan struct{}) {
+func (l *loop) work(ctx context.Context, row claim.Row, timeout time.Duration) {
+	defer l.handlers.Done()
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, ErrTimeout)
 		defer cancel()
 	}
-	// What counts if even the judging ends this goroutine: it calls funcs and
-	// methods of the user's.
-	outcome := claim.Outcome{Lease: row.Lease(), Verb: claim.Retry, Delay: DefaultCurve.Delay(row.Attempt), Error: goexited}
-	judged := false
+	var outcome claim.Outcome // without a verb: not judged yet
 	defer func() {
+		if outcome.Verb == "" {
+			// Even the judging has ended this goroutine: it calls funcs and methods
+			// of the user's.
+			outcome = claim.Outcome{Lease: row.Lease(), Verb: claim.Retry, Delay: DefaultCurve.Delay(row.Attempt), Error: goexited}
+		}
 		select {
-		case reports <- report{row.Lease(), outcome}:
-		case <-gone:
+		case l.reports <- report{row.Lease(), outcome}:
+		case <-l.gone:
 		}
 	}()
 	defer func() {
-		if !judged {
-			outcome = d.crashed(row, recover())
+		if outcome.Verb == "" {
+			outcome = l.crashed(row, recover())
 		}
 	}()
-	err := d.cfg.Handle(ctx, row)
+	err := l.cfg.Handle(ctx, row)
 	// Judging calls methods of the user's error: also under the recover above.
-	outcome = d.judge(row, timeout, err, context.Cause(ctx))
-	judged = true
+	outcome = l.judge(row, timeout, err, context.Cause(ctx))
 }

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		desk:       newDesk(d.cfg.Queues),
 		leases:     newLeases(d.cfg.Lease),
 		stop:       stop{soft: d.cfg.SoftStop, hard: d.cfg.HardStop},
-		reports:    make(chan report, 128),
+		reports:    make(chan report, roomFor(d.cfg.Queues)),
 		gone:       make(chan struct{}),
 		trips:      make(chan Trip, 1),
 		returns:    make(chan returned, 1),
@@ -108,9 +109,7 @@ func (l *loop) run(ctx context.Context) {
 		if done != nil && ctx.Err() != nil { // before anything more is claimed
 			done, l.stop.begun = nil, time.Now()
 		}
-		for range len(l.reports) { // what has piled up shares one trip
-			l.ended(<-l.reports)
-		}
+		l.gather()
 		next, more := l.turn(time.Now())
 		if !more {
 			return
@@ -120,6 +119,32 @@ func (l *loop) run(ctx context.Context) {
 		} else {
 			timer.Reset(time.Until(next))
 		}
+	}
+}
+
+// roomFor returns for how many reports there should be room, so that handlers
+// that end together need not wait for the loop.
+func roomFor(queues []Queue) int {
+	slots := 0
+	for _, q := range queues {
+		slots += min(q.Slots, mostRows)
+	}
+	return min(slots, 2*mostRows)
+}
+
+// gather takes the reports of the handlers: what has piled up shares one trip.
+// Before a trip can begin, handlers that are ready to run are let go first, as
+// long as that brings reports: those of jobs that take no time go together then.
+func (l *loop) gather() {
+	for yields := 0; ; yields++ {
+		news := len(l.reports) > 0
+		for len(l.reports) > 0 { // at most one for each handler
+			l.ended(<-l.reports)
+		}
+		if l.desk.away || !l.desk.busy() || yields > 0 && !news || yields == 3 {
+			return
+		}
+		runtime.Gosched()
 	}
 }
 
@@ -261,8 +286,10 @@ func (l *loop) landed(r returned) {
 	for _, lease := range landing.settled {
 		l.leases.drop(lease)
 	}
-	for _, row := range landing.start {
-		l.start(now, r.sent, row)
+	for _, arrival := range landing.start {
+		for _, row := range arrival.rows {
+			l.start(now, r.sent, arrival.slots, row)
+		}
 	}
 	for _, row := range landing.back {
 		l.leases.add(&held{lease: row.Lease(), since: r.sent})
@@ -280,12 +307,12 @@ func (l *loop) landed(r returned) {
 	}
 }
 
-func (l *loop) start(now, claimed time.Time, row started) {
+func (l *loop) start(now, claimed time.Time, s *slots, row claim.Row) {
 	ctx, cancel := context.WithCancelCause(l.base)
 	h := &held{
 		lease:   row.Lease(),
 		kind:    row.Kind,
-		slots:   row.slots,
+		slots:   s,
 		cancel:  cancel,
 		since:   claimed,
 		running: true,
@@ -295,5 +322,6 @@ func (l *loop) start(now, claimed time.Time, row started) {
 		h.stuckAt = now.Add(timeout).Add(l.cfg.Lease) // the sum of the two may be too large for a duration
 	}
 	l.leases.add(h)
-	l.handlers.Go(func() { l.work(ctx, row.Row, timeout, l.reports, l.gone) })
+	l.handlers.Add(1)
+	go l.work(ctx, row, timeout)
 }

@@ -22,25 +22,29 @@ type letter struct {
 	claim.Outcome
 	// unsure: an earlier try may have been stored without our hearing of it.
 	unsure bool
-	busy   pace // while somebody else holds the row
+	busy   int       // how often somebody else held the row
+	until  time.Time // not to be sent before
 }
+
+// busyCurve is how long a letter waits while somebody else holds its row.
+var busyCurve = Curve{Base: 10 * time.Millisecond, Factor: 2, Jitter: -1, Cap: time.Second}
 
 func newOutbox() outbox { return outbox{pace: databasePace()} }
 
 func (o *outbox) put(outcome claim.Outcome) {
-	o.waiting = append(o.waiting, letter{
-		Outcome: outcome,
-		busy:    pace{curve: Curve{Base: 10 * time.Millisecond, Factor: 2, Jitter: -1, Cap: time.Second}},
-	})
+	o.waiting = append(o.waiting, letter{Outcome: outcome})
 }
 
 // take returns the outcomes to send now. They are followed by one of kept and
 // answered.
 func (o *outbox) take(now time.Time) []claim.Outcome {
-	var outcomes []claim.Outcome
+	if len(o.waiting) == 0 {
+		return nil
+	}
+	outcomes := make([]claim.Outcome, 0, min(len(o.waiting), mostOutcomes))
 	rest := o.waiting[:0]
 	for _, l := range o.waiting {
-		if len(outcomes) == mostOutcomes || !l.busy.ready(now) {
+		if len(outcomes) == mostOutcomes || now.Before(l.until) {
 			rest = append(rest, l)
 			continue
 		}
@@ -59,17 +63,19 @@ func (o *outbox) kept(now time.Time, unsure bool) {
 		o.sent[i].unsure = o.sent[i].unsure || unsure
 	}
 	o.waiting = append(o.sent, o.waiting...)
-	o.sent = nil
+	o.sent = nil // it is part of waiting now
 	o.pace.failed(now)
 }
 
 // answered takes the answers to what was sent and returns what is settled, and
 // which of it was surely refused. Busy ones wait a little, each for itself.
 func (o *outbox) answered(now time.Time, results []claim.Result) (settled []claim.Lease, refused []claim.Outcome) {
+	settled = make([]claim.Lease, 0, len(o.sent))
 	for i, l := range o.sent {
 		switch results[i] {
 		case claim.Busy:
-			l.busy.failed(now)
+			l.busy++
+			l.until = now.Add(busyCurve.Delay(l.busy))
 			o.waiting = append(o.waiting, l)
 			continue
 		case claim.Lost:
@@ -83,7 +89,8 @@ func (o *outbox) answered(now time.Time, results []claim.Result) (settled []clai
 		}
 		settled = append(settled, l.Lease)
 	}
-	o.sent = nil
+	clear(o.sent)
+	o.sent = o.sent[:0]
 	o.pace.worked()
 	return settled, refused
 }
@@ -98,7 +105,7 @@ func leavesTrace(v claim.Verb) bool {
 // never.
 func (o *outbox) next() (at time.Time) {
 	for _, l := range o.waiting {
-		at = earliest(at, l.busy.until)
+		at = earliest(at, l.until)
 	}
 	return at
 }

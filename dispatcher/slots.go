@@ -6,6 +6,10 @@ import "time"
 // claim has seen a due job in the hands of somebody, who may let go of it.
 const echo = 50 * time.Millisecond
 
+// mostRows bounds one claim. Larger ones cost no less for each row, and none of
+// their jobs begins before the last has arrived.
+const mostRows = 500
+
 // slots decides for one queue when to claim and how much.
 type slots struct {
 	Queue
@@ -18,6 +22,9 @@ type slots struct {
 	// wake-up.
 	woken bool
 	rang  bool // woken again since the claim in flight was sent
+	// backlog: the last claim that worked brought all that it asked for, so there
+	// is more where it came from.
+	backlog bool
 	// repeat is when an empty claim is repeated; zero: it is not.
 	repeat   time.Time
 	repeated bool // the last claim was such a repetition, or is to be
@@ -30,16 +37,26 @@ func (s *slots) wake() {
 	s.repeat, s.repeated = time.Time{}, false
 }
 
+// called says that a claim is called for and that there is room for what it
+// brings.
+func (s *slots) called(now time.Time) bool {
+	return (s.woken || !s.repeat.IsZero() && !now.Before(s.repeat)) && s.free() > 0
+}
+
+// sliver says that the claim that is called for would be one of many small ones:
+// out of a backlog, for less than a quarter of what one claim may bring.
+func (s *slots) sliver() bool { return s.backlog && 4*s.free() < min(s.Slots, mostRows) }
+
 // ask returns the limit of the claim to send now; 0: none. Every ask is
 // followed by one took.
 func (s *slots) ask(now time.Time) int {
-	if !s.repeat.IsZero() && !now.Before(s.repeat) {
-		s.woken, s.repeat = true, time.Time{}
-	}
-	if !s.woken || s.free() <= 0 {
+	if !s.called(now) {
 		return 0
 	}
-	s.asked, s.rang = s.free(), false
+	if !s.woken {
+		s.woken, s.repeat = true, time.Time{}
+	}
+	s.asked, s.rang = min(s.free(), mostRows), false
 	return s.asked
 }
 
@@ -54,8 +71,9 @@ func (s *slots) took(rows int) {
 // found, and whether it has seen a due job that somebody holds. It reports
 // whether it came back short: nothing more is to be had now.
 func (s *slots) looked(now time.Time, limit, rows int, held bool) (short bool) {
-	if rows >= limit {
-		return false // there may be more
+	s.backlog = rows >= limit
+	if s.backlog {
+		return false
 	}
 	if !s.rang {
 		s.woken = false

@@ -66,13 +66,15 @@ const (
 // the cause of its context's end, if it had ended, was cause.
 func (d *Dispatcher) judge(row claim.Row, timeout time.Duration, err, cause error) claim.Outcome {
 	outcome := claim.Outcome{Lease: row.Lease(), Verb: claim.Done}
-	var own *verdict
 	switch {
 	case errors.Is(cause, ErrCancelled):
 		outcome.Verb = claim.Cancelled // it has been, whatever its handler says
 		return outcome
 	case err == nil:
 		return outcome
+	}
+	var own *verdict
+	switch {
 	case errors.As(err, &own):
 		outcome.Verb, outcome.Delay = own.verb, own.delay
 		if own.verb == claim.Snooze {

@@ -158,7 +158,9 @@ func outcomeOf(t *testing.T, ctx context.Context, cfg Config) claim.Outcome {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	reports := make(chan report)
-	go New(cfg).work(ctx, claim.Row{ID: 5, Fence: 9, Attempt: 7}, time.Minute, reports, nil)
+	l := &loop{Dispatcher: New(cfg), reports: reports}
+	l.handlers.Add(1)
+	go l.work(ctx, claim.Row{ID: 5, Fence: 9, Attempt: 7}, time.Minute)
 	select {
 	case r := <-reports:
 		if r.lease != r.outcome.Lease {
