@@ -1,7 +1,6 @@
 package fencepost
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -69,7 +68,7 @@ func register[T any](c *Client, kind string, fn func(ctx context.Context, job *J
 			ID: row.ID, Queue: row.Queue, Kind: row.Kind, Priority: row.Priority,
 			Attempt: row.Attempt, MaxAttempts: row.MaxAttempts, Fence: row.Fence,
 			RunAt: row.RunAt, CreatedAt: row.CreatedAt,
-			row: row, client: c,
+			lease: row.Lease(), progress: row.Progress, client: c,
 		}
 		if err := decodePayload(row.Payload, &job.Payload); err != nil {
 			return fmt.Errorf("payload of kind %q into %T: %w", row.Kind, job.Payload, err)
@@ -89,16 +88,6 @@ func register[T any](c *Client, kind string, fn func(ctx context.Context, job *J
 		panic(fmt.Sprintf("fencepost: two handlers for kind %q", kind))
 	}
 	c.handlers[kind] = h
-}
-
-func decodePayload(raw json.RawMessage, into any) error {
-	if into, ok := into.(*json.RawMessage); ok {
-		*into = raw
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	return d.Decode(into)
 }
 
 // handlerOf returns the handler of a kind. Only kinds that have one are

@@ -32,8 +32,9 @@ type Job[T any] struct {
 	CreatedAt time.Time
 	Payload   T
 
-	row    claim.Row
-	client *Client
+	lease    claim.Lease
+	progress json.RawMessage
+	client   *Client
 }
 
 // Key returns an idempotency key for the outside world, such as a payment
@@ -46,7 +47,7 @@ func (j *Job[T]) Key() string {
 
 // Progress returns what an earlier run of the job has left with SetProgress;
 // nil if nothing. What this run stores is seen by later ones.
-func (j *Job[T]) Progress() json.RawMessage { return j.row.Progress }
+func (j *Job[T]) Progress() json.RawMessage { return j.progress }
 
 // SetProgress stores a value with the job, as JSON of at most 64 KiB, for
 // later attempts to read with Progress. It uses the client's pool, so after
@@ -61,7 +62,7 @@ func (j *Job[T]) SetProgress(ctx context.Context, v any) error {
 		return fmt.Errorf("progress of job %d: %w: %w", j.ID, ErrInvalid, err)
 	}
 	return j.client.onPool(ctx, func(db poolDB) error {
-		return j.client.table.Progress(ctx, db, j.row.Lease(), raw)
+		return j.client.table.Progress(ctx, db, j.lease, raw)
 	})
 }
 
@@ -79,19 +80,19 @@ func (j *Job[T]) CompleteTx(ctx context.Context, tx pgx.Tx) error {
 	if j.client.nameless() {
 		tx = unpreparedTx{tx}
 	}
-	if err := j.client.table.CompleteTx(ctx, tx, j.row.Lease()); err != nil {
+	if err := j.client.table.CompleteTx(ctx, tx, j.lease); err != nil {
 		return j.client.learn(ctx, err)
 	}
-	j.client.completed.add(j.row.Lease())
+	j.client.completed.add(j.lease)
 	return nil
 }
 
 // CompleteSQLTx is CompleteTx for a transaction of database/sql.
 func (j *Job[T]) CompleteSQLTx(ctx context.Context, tx *sql.Tx) error {
-	if err := j.client.table.CompleteSQLTx(ctx, tx, j.row.Lease()); err != nil {
+	if err := j.client.table.CompleteSQLTx(ctx, tx, j.lease); err != nil {
 		return j.client.learn(ctx, err)
 	}
-	j.client.completed.add(j.row.Lease())
+	j.client.completed.add(j.lease)
 	return nil
 }
 
