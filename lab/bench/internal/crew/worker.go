@@ -3,6 +3,7 @@ package crew
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,8 @@ type worker struct {
 
 	done        atomic.Int64
 	first, last atomic.Int64
-	changed     chan struct{} // has room for one: done has grown
+	awaited     atomic.Int64  // how many somebody waits for
+	reached     chan struct{} // has room for one: done has grown to that
 
 	mu         sync.Mutex
 	windows    []int64
@@ -31,9 +33,10 @@ type worker struct {
 func startWorker(ctx context.Context, q Queue, how wire.Work) (*worker, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &worker{
-		how: how, cancel: cancel, ended: make(chan error, 1), changed: make(chan struct{}, 1),
+		how: how, cancel: cancel, ended: make(chan error, 1), reached: make(chan struct{}, 1),
 		starts: make(map[int]int64), ends: make(map[int]int64), startsUnix: make(map[int]int64), failed: make(map[int]bool),
 	}
+	w.awaited.Store(math.MaxInt64)
 	ready := make(chan struct{})
 	var once sync.Once
 	go func() { w.ended <- q.Work(ctx, w.handle, func() { once.Do(func() { close(ready) }) }) }()
@@ -83,9 +86,11 @@ func (w *worker) handle(ctx context.Context, p Payload) error {
 		w.windows = append(w.windows, now)
 		w.mu.Unlock()
 	}
-	select {
-	case w.changed <- struct{}{}:
-	default:
+	if n >= w.awaited.Load() { // to wake somebody at each job would be a part of what it costs
+		select {
+		case w.reached <- struct{}{}:
+		default:
+		}
 	}
 	return nil
 }
@@ -104,9 +109,11 @@ func (w *worker) failsNow(n int) bool {
 func (w *worker) await(ctx context.Context, a wire.Await) (wire.Worked, error) {
 	limit := time.NewTimer(time.Duration(a.Seconds * float64(time.Second)))
 	defer limit.Stop()
+	w.awaited.Store(int64(a.N))
+	defer w.awaited.Store(math.MaxInt64)
 	for w.done.Load() < int64(a.N) {
 		select {
-		case <-w.changed:
+		case <-w.reached:
 		case <-limit.C:
 			return w.worked(), nil
 		case err := <-w.ended:
