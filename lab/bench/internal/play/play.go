@@ -91,7 +91,7 @@ func run(ctx context.Context, how How, s suite.Suite, programs programs, book *b
 	}
 	defer func() { err = errors.Join(err, h.Stop()) }()
 	b := &suite.Bench{
-		Host: h, Rounds: how.Rounds, Peers: how.Peers, Small: how.Quick, Full: how.Full, Log: how.Log,
+		Host: h, Rounds: how.Rounds, Peers: how.peers(s), Small: how.Quick, Full: how.Full, Log: how.Log,
 		Start: programs.start(how.Log),
 		Record: func(sample figures.Sample) {
 			book.sample(s.Name, sample)
@@ -112,13 +112,25 @@ func run(ctx context.Context, how How, s suite.Suite, programs programs, book *b
 	if how.Quick {
 		b.Rounds = 1
 	}
-	if len(b.Peers) == 0 {
-		b.Peers = append([]string{"fencepost"}, s.Peers...)
-	}
 	if err := s.Run(ctx, b); err != nil {
 		return lines, err
 	}
 	return lines, book.done(s.Name)
+}
+
+// peers are those that were asked for; else all for the full tables, those that
+// the suite's targets name, or of these the ones that a look has time for.
+func (how How) peers(s suite.Suite) []string {
+	named := append([]string{"fencepost"}, s.Peers...)
+	switch {
+	case len(how.Peers) > 0:
+		return how.Peers
+	case how.Full:
+		return []string{"fencepost", "river", "graphile", "pgboss", "gue", "floor"}
+	case how.Quick:
+		return slices.DeleteFunc(named, func(name string) bool { return name != "fencepost" && name != "river" && name != "floor" })
+	}
+	return named
 }
 
 func text(v any) string {
