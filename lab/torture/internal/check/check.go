@@ -104,7 +104,7 @@ type Counterexample struct {
 
 // Step is one event, or one line of the witness.
 type Step struct {
-	At   time.Duration `json:"at"`  // since the first event of the run
+	At   time.Duration `json:"at"`  // since the first event of the run; in JSON nanoseconds
 	Who  string        `json:"who"` // a process, or "witness"
 	What string        `json:"what"`
 }

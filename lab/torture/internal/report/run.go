@@ -14,7 +14,7 @@ import (
 // names there are those of the tags, and they stay. Times are seconds since the
 // load began, unless they say otherwise.
 type Run struct {
-	// Name is what was asked for: all, short, or the name of a fault or control.
+	// Name is run, short, full, or control- and the name of a guard.
 	Name string `json:"name"`
 	// Seed and Command repeat the run: the same faults and load, in the same order.
 	Seed    uint64 `json:"seed"`
