@@ -56,7 +56,7 @@ func (q *fencepostQueue) Open(ctx context.Context, o wire.Options) (d wire.Descr
 	}
 	return wire.Described{
 		Version:  "this checkout " + revision(),
-		Settings: fmt.Sprintf("%d slots, claims of at most as many; %s; every commit durable", slots, keep),
+		Settings: fmt.Sprintf("%d slots, claims of at most %d; %s; every commit durable", slots, min(slots, 500), keep),
 	}, nil
 }
 
