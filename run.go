@@ -136,7 +136,9 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		kinds:    c.kinds(),
 		exchange: c.newLine("exchange"),
 		keeper:   c.newLine("keeper"),
+		marks:    claim.NewMarks(),
 	}
+	r.store.marks.Within(deafInterval)
 	r.presence = newPresence(r)
 	r.poller = poller.New(poller.Config{
 		Interval: c.config.PollInterval,
@@ -157,6 +159,11 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		Hearing: func(hearing bool, cause error) {
 			c.health.hearing(hearing, cause)
 			r.hearing.Store(hearing)
+			if hearing {
+				r.store.marks.Within(c.config.PollInterval)
+			} else {
+				r.store.marks.Within(deafInterval)
+			}
 			r.poller.SetHearing(hearing)
 			c.config.Observer.Hearing(hearing)
 		},

@@ -26,6 +26,7 @@ type store struct {
 	kinds    []string
 	exchange *line
 	keeper   *line
+	marks    *claim.Marks
 
 	// Of the exchange's goroutine alone.
 	apart        bool // the last exchange in one commit did not work
@@ -67,6 +68,7 @@ func (s *store) inOne(ctx context.Context, trip dispatcher.Trip) (haul dispatche
 		haul.Results, haul.Claimed, err = s.client.table.Exchange(ctx, conn, trip.Outcomes, requests, s.client.config.Lease, s.client.workerID)
 		return err
 	})
+	s.learn(requests, haul.Claimed, err)
 	switch {
 	case err == nil:
 		s.stored(trip.Outcomes, haul.Results)
@@ -135,18 +137,31 @@ func (s *store) sayRejected(ctx context.Context, err error) {
 	}
 }
 
-func (s *store) claim(ctx context.Context, want dispatcher.Want) (claimed claim.Claimed, err error) {
+func (s *store) claim(ctx context.Context, want dispatcher.Want) (_ claim.Claimed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
+	requests, answers := []claim.Request{s.request(want)}, make([]claim.Claimed, 1)
 	err = s.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
-		claimed, err = s.client.table.Claim(ctx, conn, s.request(want), s.client.config.Lease, s.client.workerID)
+		answers[0], err = s.client.table.Claim(ctx, conn, requests[0], s.client.config.Lease, s.client.workerID)
 		return err
 	})
-	return claimed, err
+	s.learn(requests, answers, err)
+	return answers[0], err
 }
 
 func (s *store) request(want dispatcher.Want) claim.Request {
-	return claim.Request{Queue: want.Queue, Kinds: s.kinds, Limit: want.Limit}
+	return claim.Request{Queue: want.Queue, Kinds: s.kinds, Limit: want.Limit, Look: s.marks.Look(want.Queue, time.Now())}
+}
+
+// learn takes from the answers to claims where the next ones are to begin.
+func (s *store) learn(requests []claim.Request, answers []claim.Claimed, err error) {
+	for i, r := range requests {
+		if err != nil {
+			s.marks.Forget(r.Queue)
+		} else {
+			answers[i].Again = s.marks.Learn(r, time.Now(), answers[i])
+		}
+	}
 }
 
 func (s *store) Extend(ctx context.Context, leases []claim.Lease) ([]claim.Loss, error) {

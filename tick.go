@@ -54,6 +54,9 @@ func (r *running) tickOn(ctx context.Context, conn *pgx.Conn, token string) (pol
 	if jump := r.clock.Observe(ticked.Now, sent, answered); jump != 0 {
 		r.distrustLeases(jump)
 	}
+	for queue, n := range ticked.Fellows {
+		r.store.marks.Fellows(queue, n)
+	}
 	look := poller.Look{
 		Next:     ticked.Next,
 		Lease:    ticked.Lease,
@@ -97,6 +100,9 @@ func (r *running) tickOn(ctx context.Context, conn *pgx.Conn, token string) (pol
 // be over are left to their holders to extend.
 func (r *running) distrustLeases(jump time.Duration) {
 	r.noReapUntil = time.Now().Add(r.client.config.Lease)
+	for _, queue := range r.queues {
+		r.store.marks.Forget(queue) // new jobs may be due at times that lie below
+	}
 	r.client.config.Logger.Warn("the database's clock has stepped; expired leases are left alone for the length of one",
 		"step", jump, "lease", r.client.config.Lease)
 }

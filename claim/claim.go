@@ -28,7 +28,8 @@ const sqlUnpaused = `(SELECT q.paused_at FROM {{schema}}.queues AS q WHERE q.nam
 const sqlUnspent = `r.fence < 4611686018427387902`
 
 // sqlClaim takes up to $3 due jobs of queue $1, in order of priority, run_at
-// and id, for worker $5 and a lease of $4 microseconds.
+// and id, for worker $5 and a lease of $4 microseconds. In each of the five
+// priorities it begins behind the mark whose run_at is in $6 and id in $7.
 const sqlClaim = `
 UPDATE {{schema}}.jobs AS j SET
     status = 'running',
@@ -47,7 +48,7 @@ WHERE j.id = ANY (ARRAY(
         -- "id IN (SELECT … LIMIT)" may run it again for every row and so take
         -- more than the limit.
         SELECT c.id
-        FROM ` + sqlPriorities + `
+        FROM unnest('{-2,-1,0,1,2}'::smallint[], $6::timestamptz[], $7::bigint[]) AS p (priority, from_run_at, from_id)
         -- Per priority the index is walked in order and each row locked as it
         -- comes, until the outer LIMIT has enough: exactly as many as are taken.
         CROSS JOIN LATERAL (
@@ -55,6 +56,10 @@ WHERE j.id = ANY (ARRAY(
             FROM {{schema}}.jobs AS r
             WHERE r.queue = $1::text AND r.priority = p.priority
               AND r.status = 'ready' AND r.run_at <= (SELECT clock_timestamp())
+              -- Not from the first entry of the index: those of jobs that have
+              -- ended stay there for as long as somebody's snapshot does. As a
+              -- pair, since one INSERT may give all its jobs the same run_at.
+              AND (r.run_at, r.id) > (p.from_run_at, p.from_id)
               AND ` + sqlUnspent + `
               AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
             ORDER BY r.run_at, r.id
@@ -74,16 +79,22 @@ RETURNING j.id, j.fence, j.queue, j.kind, j.priority, j.payload, j.progress, j.r
 // that is left is due: 0 if it was due when this transaction began, which the
 // claim before it in the same transaction would have taken unless somebody
 // held it. One that came due since is not held, but due in the smallest time.
-// In a paused queue nothing will be due.
+// In a paused queue nothing will be due. It begins at the same marks ($3, $4).
+//
+// It also says how many microseconds it took: what it costs to begin there,
+// without the rows and the commit. Where pgx sends all of a batch as one query,
+// what comes before counts too.
 const sqlNext = `
 SELECT CASE WHEN min(n.run_at) <= now() THEN 0
             WHEN min(n.run_at) > now() -- and not ELSE: there may be none
-            THEN greatest(1, (extract(epoch FROM min(n.run_at) - clock_timestamp()) * 1000000)::bigint) END
-FROM ` + sqlPriorities + `
+            THEN greatest(1, (extract(epoch FROM min(n.run_at) - clock_timestamp()) * 1000000)::bigint) END,
+       (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint
+FROM unnest('{-2,-1,0,1,2}'::smallint[], $3::timestamptz[], $4::bigint[]) AS p (priority, from_run_at, from_id)
 CROSS JOIN LATERAL (
     SELECT r.run_at
     FROM {{schema}}.jobs AS r
     WHERE r.queue = $1::text AND r.priority = p.priority AND r.status = 'ready'
+      AND (r.run_at, r.id) > (p.from_run_at, p.from_id)
       AND ` + sqlUnspent + `
       AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
     ORDER BY r.run_at, r.id
@@ -108,13 +119,15 @@ type asked struct {
 	Request
 	rows []Row
 	next *int64 // in microseconds; nil: there is none
+	walk int64  // likewise
 }
 
 // ask queues a claim and the look at what is left behind it.
 func (t *Table) ask(b *pgx.Batch, r Request, lease time.Duration, worker string) *asked {
 	a := &asked{Request: r}
-	b.Queue(t.sql(sqlClaim), r.Queue, r.Kinds, int64(r.Limit), lease.Microseconds(), worker).Query(a.read)
-	b.Queue(t.sql(sqlNext), r.Queue, r.Kinds).QueryRow(func(row pgx.Row) error { return row.Scan(&a.next) })
+	runAts, ids := r.Look.From.columns()
+	b.Queue(t.sql(sqlClaim), r.Queue, r.Kinds, int64(r.Limit), lease.Microseconds(), worker, runAts, ids).Query(a.read)
+	b.Queue(t.sql(sqlNext), r.Queue, r.Kinds, runAts, ids).QueryRow(func(row pgx.Row) error { return row.Scan(&a.next, &a.walk) })
 	return a
 }
 
@@ -152,7 +165,7 @@ func (a *asked) claimed() Claimed {
 	slices.SortFunc(a.rows, func(x, y Row) int {
 		return cmp.Or(cmp.Compare(x.Priority, y.Priority), x.RunAt.Compare(y.RunAt), cmp.Compare(x.ID, y.ID))
 	})
-	claimed := Claimed{Rows: a.rows}
+	claimed := Claimed{Rows: a.rows, Walk: micros(a.walk)}
 	if a.next != nil && len(a.rows) < a.Limit {
 		claimed.Next, claimed.HasNext = micros(*a.next), true
 	}

@@ -3,8 +3,10 @@ package claim_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost-go/fencepost/claim"
 )
@@ -26,6 +28,7 @@ func TestEveryStatementPrepares(t *testing.T) {
 type plan struct {
 	Type     string `json:"Node Type"`
 	Relation string `json:"Relation Name"`
+	Index    string `json:"Index Name"`
 	Cond     string `json:"Index Cond"`
 	Filter   string
 	Plans    []plan
@@ -54,6 +57,13 @@ func (p plan) whole() (found []string) {
 	return found
 }
 
+// begins says that a walk over the index of ready jobs begins at its mark: that
+// what is below is not even looked at to be passed over.
+func (p plan) begins() bool {
+	return p.Index == "jobs_ready" && strings.Contains(p.Cond, "ROW(") ||
+		slices.ContainsFunc(p.Plans, plan.begins)
+}
+
 // At 200,000 rows, analysed or never, no hot statement reads the whole table
 // under the plan that is made once and kept, whatever its parameters.
 func TestPlansReadNoWholeTable(t *testing.T) {
@@ -80,10 +90,11 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 	type statement struct{ name, sql, arguments string }
 	finish := "'" + ids + "', " + array("1::bigint") + ", " + array("'retry'::text") + ", " + array("1::bigint") + ", " + array("''::text")
 	tick := "'{default,other}', NULL, 500, 'own', 'token', NULL, 0, '{worker 1}', '{1}', 'worker 0'"
+	from := marksOf(claim.Start{2: {RunAt: time.Now(), ID: 1}})
 	statements := []statement{
-		{"claim", b.SQL(claim.SQLClaim), "'default', NULL, 100, 30000000, 'worker'"},
-		{"claim of kinds", b.SQL(claim.SQLClaim), "'default', '{kind 1,kind 2}', 100, 30000000, 'worker'"},
-		{"next", b.SQL(claim.SQLNext), "'default', NULL"},
+		{"claim", b.SQL(claim.SQLClaim), "'default', NULL, 100, 30000000, 'worker', " + from},
+		{"claim of kinds", b.SQL(claim.SQLClaim), "'default', '{kind 1,kind 2}', 100, 30000000, 'worker', " + from},
+		{"next", b.SQL(claim.SQLNext), "'default', NULL, " + from},
 		{"finish", b.SQL(claim.SQLFinish), finish},
 		{"extend", b.SQL(claim.SQLExtend), "'" + ids + "', " + array("1::bigint") + ", 30000000"},
 		{"tick", b.SQL(claim.SQLTick), tick},
@@ -116,6 +127,9 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 		bad = append(bad, statement{"claim of what is ready", claim.Mutant(t, schema, claim.SQLClaim,
 			"j.status <> 'running'", "j.status = 'ready'").SQL(claim.SQLClaim), statements[0].arguments})
 	}
+	const pair = "(r.run_at, r.id) > (p.from_run_at, p.from_id)"
+	passesOver := claim.Mutant(t, schema, claim.SQLClaim, pair,
+		"(r.run_at > p.from_run_at OR r.run_at = p.from_run_at AND r.id > p.from_id)").SQL(claim.SQLClaim)
 	seen := make(map[string]bool)
 
 	b.exec("SET plan_cache_mode = force_generic_plan")
@@ -129,6 +143,14 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 			if whole := b.explain(s.sql, s.arguments).whole(); len(whole) > 0 {
 				t.Errorf("%s, %s: %v, in\n%s", s.name, state, whole, b.explainText(s.sql, s.arguments))
 			}
+		}
+		for _, s := range statements[:3] {
+			if !b.explain(s.sql, s.arguments).begins() {
+				t.Errorf("%s, %s: passes over what is below the mark, in\n%s", s.name, state, b.explainText(s.sql, s.arguments))
+			}
+		}
+		if b.explain(passesOver, statements[0].arguments).begins() {
+			t.Errorf("%s: the test does not see a claim that passes over what is below the mark", state)
 		}
 		for _, s := range bad {
 			if len(b.explain(s.sql, s.arguments).whole()) > 0 {

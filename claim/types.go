@@ -35,6 +35,7 @@ type Request struct {
 	Queue string
 	Kinds []string // kinds that the caller can run; nil means every kind
 	Limit int
+	Look  Look // of Marks; zero: at all jobs
 }
 
 // Claimed is the answer to a Request.
@@ -44,9 +45,16 @@ type Claimed struct {
 	// Next is the time until the earliest ready job of the queue that was not
 	// taken is due, by the database's clock. It is zero or negative when that
 	// job is due but somebody else holds its row. It is set only when fewer
-	// rows came back than were asked for, and only if HasNext.
+	// rows came back than were asked for, and only if HasNext. It knows nothing
+	// of jobs before Request.Look.From.
 	Next    time.Duration
 	HasNext bool
+	// Walk is what it has cost the server to begin at Request.Look.From, for Marks.
+	Walk time.Duration
+	// Again, if not 0, is when to ask again even if nothing happens before: jobs
+	// before Request.Look.From may be due. Claim does not set it: Marks.Learn
+	// knows it.
+	Again time.Duration
 }
 
 // Verb is what becomes of a claimed job.

@@ -123,7 +123,8 @@ type arrival struct {
 	rows  []claim.Row
 }
 
-// shortfall says that a queue has nothing more that is due, and when it will.
+// shortfall says that a queue has nothing more that is due, and when it will,
+// or may.
 type shortfall struct {
 	queue string
 	next  time.Duration
@@ -162,8 +163,13 @@ func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) 
 		unused := run < min(len(got.Rows), want.Limit)
 		wasted = wasted || unused
 		held := got.HasNext && got.Next <= 0
-		if worked && !unused && s.looked(now, want.Limit, len(got.Rows), held) && got.HasNext {
-			l.short = append(l.short, shortfall{want.Queue, got.Next})
+		if worked && !unused && s.looked(now, want.Limit, len(got.Rows), held) {
+			if got.HasNext {
+				l.short = append(l.short, shortfall{want.Queue, got.Next})
+			}
+			if got.Again > 0 {
+				l.short = append(l.short, shortfall{want.Queue, got.Again})
+			}
 		}
 	}
 	switch {

@@ -135,6 +135,18 @@ var deskScripts = map[string]string{
 		depart        => out 1 want a1
 		land stored/a0+-1s => settled 1 short a -1s
 	`,
+	"a claim that has not looked everywhere is made again, beside what it says of the next job": `
+		wake a
+		depart        => want a2
+		land a0~2s    => short a 2s
+		depart        => - next never
+		wake a
+		depart        => want a2
+		land a1+-1s~2s => start 1 short a -1s short a 2s
+		wake a
+		depart        => want a1
+		land a1~2s    => start 2
+	`,
 	"a claim that fails keeps the wake-up and is paced, until one works": `
 		wake a
 		depart        => want a2
@@ -630,8 +642,11 @@ func (s *deskScript) land(line string) string {
 	return strings.Join(said, " ")
 }
 
-// claimed reads "a2+3s": two new rows, and the next is due in 3 s.
+// claimed reads "a2+3s~1s": two new rows, the next is due in 3 s, and the claim
+// is to be made again in 1 s.
 func (s *deskScript) claimed(word string) (c claim.Claimed) {
+	word, again, _ := strings.Cut(word, "~")
+	c.Again, _ = time.ParseDuration(again)
 	count, next, ok := strings.Cut(word[1:], "+")
 	if c.HasNext = ok; ok {
 		c.Next, _ = time.ParseDuration(next)

@@ -33,12 +33,14 @@ const (
 	StoredFirst Guard = "stored-first"
 	// Poll: an idle process looks at the tables from time to time.
 	Poll Guard = "poll"
+	// LookBelow: claims that begin at a mark look below it from time to time.
+	LookBelow Guard = "look-below"
 )
 
 // Guards are all of them.
 var Guards = []Guard{
 	FinishFence, ExtendFence, CompleteFence, ReapLock, ClaimLock, ClaimCounts,
-	ListenFirst, ClockFence, DrainExtends, StoredFirst, Poll,
+	ListenFirst, ClockFence, DrainExtends, StoredFirst, Poll, LookBelow,
 }
 
 // Job is a claim as the tap sees it.

@@ -113,6 +113,18 @@ var Controls = []Control{
 		Faults: []string{"bells-lost"},
 		Plan:   func(p *Plan) { p.Rate, p.Most = 5, 15*time.Second },
 	},
+	{
+		// Some transactions are open for seconds before they commit. Nothing else
+		// happens: a claim that fails forgets its mark, and a new process has none.
+		Guard: torture.LookBelow, Caught: []int{11},
+		Says:   []string{"while bells were heard"},
+		About:  "claims begin where the last one ended, and never look below that",
+		Length: 20 * time.Second,
+		Plan: func(p *Plan) {
+			p.Unattended = true
+			p.Mix = script.Mix{script.Short: 1}
+		},
+	},
 }
 
 // ControlOf returns the control for a guard.

@@ -1,0 +1,224 @@
+package claim
+
+import (
+	"cmp"
+	"sync"
+	"time"
+)
+
+// Mark is a place in the order in which the jobs of one queue and priority are
+// claimed. The zero Mark is before all jobs.
+type Mark struct {
+	RunAt time.Time
+	ID    int64
+}
+
+func (m Mark) compare(o Mark) int {
+	return cmp.Or(m.RunAt.Compare(o.RunAt), cmp.Compare(m.ID, o.ID))
+}
+
+// Start says where a claim begins: behind a Mark in each of the five
+// priorities, −2 first. From the zero Start nothing is passed over.
+type Start [5]Mark
+
+// at is the place of a priority in a Start.
+func at(priority int) int { return priority + 2 }
+
+// columns are the marks as the statements take them.
+func (s Start) columns() (runAts []time.Time, ids []int64) {
+	runAts, ids = make([]time.Time, 0, len(s)), make([]int64, 0, len(s))
+	for _, m := range s {
+		runAts, ids = append(runAts, m.RunAt), append(ids, m.ID)
+	}
+	return runAts, ids
+}
+
+// below is that much run_at before the marks. Where nothing is passed over,
+// nothing is.
+func (s Start) below(slack time.Duration) Start {
+	for i, m := range s {
+		if m != (Mark{}) {
+			s[i] = Mark{RunAt: m.RunAt.Add(-slack)}
+		}
+	}
+	return s
+}
+
+const (
+	// slack is how much later than others a transaction may commit and its jobs
+	// still be found with those of the others.
+	slack = 200 * time.Millisecond
+	// slackEvery is after how many claims from the marks one begins a slack
+	// below them. At every claim the slack would be what one pays.
+	slackEvery = 20
+
+	// cheap is what a look may cost that is not rationed: without entries of
+	// ended jobs in the index every claim is a look at all jobs.
+	cheap = 500 * time.Microsecond
+	// share is how much longer than a look takes it is until the next one: all
+	// looks together take at most a fiftieth of the time.
+	share = 50
+	// longest is the most between two looks, whatever they cost; see Within.
+	longest = 30 * time.Second
+)
+
+// depth is how far below its marks a claim looks.
+type depth uint8
+
+const (
+	whole depth = iota // looks at all jobs
+	some               // begins a slack below the marks
+	none               // begins at the marks
+)
+
+// Look is how one claim looks for jobs. The zero Look is at all of them.
+type Look struct {
+	From  Start
+	depth depth
+}
+
+// Marks decides where claims begin. A job that was taken stays in the index for
+// as long as anybody's snapshot might see it as it was, and each claim from the
+// beginning steps over all of those. So claims begin where the last one ended:
+// at a low-water mark, above which lie the jobs that are ready.
+//
+// But not all do. Who commits late, hands a job back, or gives it an old run_at,
+// leaves one below the mark; so a mark is a hint, never knowledge. Only a claim
+// that looked at all jobs and came back short has seen that nothing is due. That
+// look is rationed by what it costs, and a claim that came back short without it
+// says when it may be taken: see Learn.
+//
+// Marks does no I/O and has no clock. It may be used by several goroutines.
+type Marks struct {
+	mu     sync.Mutex
+	queues map[string]*marked
+	within time.Duration
+}
+
+// marked is what is known of one queue.
+type marked struct {
+	marks   Start
+	short   bool   // the last claim came back short
+	since   int    // claims in a row that began at the marks
+	fellows int    // processes that work the queue, as far as known
+	some    ration // of looks a slack below the marks
+	whole   ration // of looks at all jobs
+}
+
+// ration is what the last look has cost, by which the next one is allowed.
+type ration struct {
+	ended time.Time
+	cost  time.Duration
+}
+
+// NewMarks returns Marks that know of no queue: the first claim of each looks at
+// all jobs.
+func NewMarks() *Marks { return &Marks{queues: make(map[string]*marked), within: longest} }
+
+// Within bounds the time between two looks at all jobs while claims go on: less
+// than 30 s if the process polls more often, so that it finds by polling what it
+// always would.
+func (m *Marks) Within(poll time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.within = min(poll, longest)
+}
+
+// Fellows says how many processes work the queue, this one included. They share
+// a ration, as each of them looks for itself.
+func (m *Marks) Fellows(queue string, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(queue).fellows = n
+}
+
+func (m *Marks) of(queue string) *marked {
+	q := m.queues[queue]
+	if q == nil {
+		q = &marked{}
+		m.queues[queue] = q
+	}
+	return q
+}
+
+// Look returns how the next claim of the queue is to look. Its answer goes to
+// Learn; if there is none, call Forget.
+func (m *Marks) Look(queue string, now time.Time) Look {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.of(queue)
+	switch {
+	case q.marks == Start{}:
+		return Look{}
+	case !looksBelow():
+		return Look{q.marks, none}
+	case m.wait(q, q.whole, now) == 0:
+		return Look{}
+	case (q.short || q.since >= slackEvery) && m.wait(q, q.some, now) == 0:
+		return Look{q.marks.below(slack), some}
+	}
+	return Look{q.marks, none}
+}
+
+// wait is how long no look may be taken that costs what the ration says.
+func (m *Marks) wait(q *marked, r ration, now time.Time) time.Duration {
+	if r.cost <= cheap {
+		return 0
+	}
+	factor := time.Duration(share * max(q.fellows, 1))
+	pause := m.within
+	if r.cost < m.within/factor {
+		pause = factor * r.cost
+	}
+	return max(r.ended.Add(pause).Sub(now), 0)
+}
+
+// Learn takes the answer to a claim that is committed. What it returns is zero,
+// unless the claim came back short and has not looked at all jobs: then it is
+// when to claim again, even if nothing happens before. Whoever does so finds
+// what lies below the marks within 30 s, or what Within says.
+func (m *Marks) Learn(r Request, now time.Time, c Claimed) (again time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.of(r.Queue)
+	q.short = len(c.Rows) < r.Limit
+	q.move(c.Rows)
+	// The claim itself has taken the same way.
+	done := ration{now, 2 * c.Walk}
+	switch r.Look.depth {
+	case whole:
+		q.since, q.whole = 0, done
+		return 0
+	case some:
+		q.since, q.some = 0, done
+		again = m.wait(q, q.whole, now)
+	case none:
+		q.since++
+		again = min(m.wait(q, q.some, now), m.wait(q, q.whole, now))
+	}
+	if !q.short || !looksBelow() {
+		return 0
+	}
+	return max(again, 1)
+}
+
+// move sets the marks to the last of the rows in each priority.
+func (q *marked) move(rows []Row) {
+	for i, r := range rows {
+		mark := &q.marks[at(r.Priority)]
+		taken := Mark{r.RunAt, r.ID}
+		// Not down to a job that was found below: all before the mark was taken
+		// or looked at. But where the limit was reached there may be more.
+		if taken.compare(*mark) > 0 || i == len(rows)-1 && !q.short {
+			*mark = taken
+		}
+	}
+}
+
+// Forget makes the next claim of the queue look at all jobs: because a claim
+// failed, or nobody knows what became of it, or the database's clock stepped.
+func (m *Marks) Forget(queue string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(queue).marks = Start{}
+}
