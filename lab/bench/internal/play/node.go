@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,9 +15,12 @@ import (
 	"sync"
 )
 
-// nodeMajor is the oldest Node that the peers run on. Where npm is but no such
-// Node, npm fetches one.
+// nodeMajor is the oldest Node that is taken: the peers ask for 22.18. Where
+// there is an older one, npm fetches a new one.
 const nodeMajor = 24
+
+// errNode means that npm is not there, or cannot reach its registry.
+var errNode = errors.New("install the peers on Node, for which Node.js with npm is needed")
 
 // node is the folder of the children on Node.
 type node struct {
@@ -35,7 +39,7 @@ func (n *node) program() (string, error) {
 }
 
 func (n *node) install() (string, error) {
-	args := []string{"ci", "--silent"}
+	args := []string{"ci", "--loglevel=error"}
 	path, found := installed()
 	if found {
 		args = append(args, "--omit=optional") // the fetched Node
@@ -56,7 +60,7 @@ func (n *node) install() (string, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("npm ci, for the peers on Node: %w\n%s", err, out.Bytes())
+		return "", fmt.Errorf("%w: npm ci: %w\n%s", errNode, err, out.Bytes())
 	}
 	return path, os.WriteFile(stamp, []byte(want), 0o644)
 }

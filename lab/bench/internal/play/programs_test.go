@@ -2,6 +2,7 @@ package play
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -24,6 +25,9 @@ type crew struct {
 func member(t *testing.T, p programs, peer string, o wire.Options) crew {
 	t.Helper()
 	child, err := p.start(t.Output())(t.Context(), peer, o)
+	if errors.Is(err, errNode) && os.Getenv("CI") == "" && os.Getenv("FENCEPOST_NEED_ALL") == "" {
+		t.Skip(err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
