@@ -79,4 +79,4 @@ build: ## for this system, and a check that the others build
 oldcode: ## keep old code for the upgrade test: make oldcode REV=v0.1.0 N=1
 	git -c tar.tar.gz.command='gzip -9n' archive --format=tar.gz -o cmd/fencepost/testdata/oldcode/$(N).tar.gz $(REV) -- \
 		go.mod go.sum ':(glob)**/*.go' ':(glob)**/*.sql' ':(exclude,glob)**/*_test.go' \
-		':(exclude)internal/pgtest' ':(exclude)internal/faultproxy' ':(exclude)internal/cmd' ':(exclude)tools'
+		':(exclude)internal/pgtest' ':(exclude)internal/faultproxy' ':(exclude)internal/cmd' ':(exclude)tools' ':(exclude)lab'

@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,10 @@ import (
 
 	"github.com/fencepost-go/fencepost/claim"
 )
+
+// dueNow is how a bell for a job that is due begins: with the transaction that
+// rings. These tests read 0.
+var dueNow = regexp.MustCompile(`^1:\d{1,14}:`)
 
 // ear listens on a channel of its own connection.
 type ear struct {
@@ -43,7 +48,7 @@ func (e ear) heard() []string {
 			slices.Sort(bells)
 			return bells
 		}
-		bells = append(bells, n.Payload)
+		bells = append(bells, dueNow.ReplaceAllString(n.Payload, "1:0:"))
 	}
 }
 
@@ -57,7 +62,7 @@ func (e ear) wantBells(what string, want ...string) {
 }
 
 // Every way back to ready rings, once per queue, in the statement that takes
-// it: a job that is due at once with 0, one that is due later with its time.
+// it: a job that is due later with its time.
 func TestEveryWayBackToReadyRings(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{schema, awkward} {

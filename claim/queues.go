@@ -13,6 +13,11 @@ const sqlSetKeep = `
 INSERT INTO {{schema}}.queues (name, keep) VALUES ($1::text, $2::bigint * interval '1 microsecond')
 ON CONFLICT (name) DO UPDATE SET keep = excluded.keep`
 
+// sqlSetBell stores whether an INSERT into queue $1 rings its bell.
+const sqlSetBell = `
+INSERT INTO {{schema}}.queues (name, bell) VALUES ($1::text, $2::text)
+ON CONFLICT (name) DO UPDATE SET bell = excluded.bell`
+
 // sqlPause stores that nothing is to be claimed from queue $1. One that is
 // paused already keeps its time.
 const sqlPause = `
@@ -32,7 +37,7 @@ SELECT {{schema}}.ring(r.name) FROM resumed AS r`
 // sqlQueues shows every queue that has a setting, a live job or a worker. It
 // reads all live jobs.
 const sqlQueues = `
-SELECT n.name, q.paused_at, (extract(epoch FROM coalesce(q.keep, '24 hours')) * 1000000)::bigint,
+SELECT n.name, q.paused_at, (extract(epoch FROM coalesce(q.keep, '24 hours')) * 1000000)::bigint, coalesce(q.bell, 'auto'),
        coalesce(j.ready, 0), coalesce(j.scheduled, 0), coalesce(j.running, 0), j.oldest
 FROM (SELECT q.name FROM {{schema}}.queues AS q
       UNION SELECT j.queue FROM {{schema}}.jobs AS j
@@ -55,6 +60,7 @@ type QueueInfo struct {
 	// PausedAt is since when nothing is claimed from it; zero: it is not paused.
 	PausedAt time.Time
 	Keep     time.Duration // how long its done jobs stay; 0: not at all
+	Bell     Bell          // when an INSERT rings
 	// Live jobs: due, due later (also those that wait for another attempt), and
 	// in the hands of a worker.
 	Ready, Scheduled, Running int64
@@ -63,9 +69,30 @@ type QueueInfo struct {
 	OldestReady time.Time
 }
 
+// Bell says when an INSERT of jobs wakes those who work the queue.
+type Bell string
+
+const (
+	// BellAuto rings unless somebody looks into the queue all the time.
+	BellAuto Bell = "auto"
+	// BellAlways rings for each INSERT.
+	BellAlways Bell = "always"
+	// BellNever never rings: jobs wait for somebody to look.
+	BellNever Bell = "never"
+)
+
 // SetKeep sets how long done jobs of a queue stay.
 func (t *Table) SetKeep(ctx context.Context, db DB, queue string, keep time.Duration) error {
 	return t.set(ctx, db, fmt.Sprintf("set keep of queue %q", queue), sqlSetKeep, queue, keep.Microseconds())
+}
+
+// SetBell sets when an INSERT into a queue wakes those who work it, and wakes them
+// once.
+func (t *Table) SetBell(ctx context.Context, db DB, queue string, bell Bell) error {
+	b := inOneGo(t)
+	b.Queue(t.sql(sqlSetBell), queue, string(bell))
+	b.Queue(t.sql(sqlRing), queue)
+	return classify(fmt.Sprintf("set bell of queue %q", queue), db.SendBatch(ctx, b).Close())
 }
 
 // Pause lets nobody claim from a queue, which need not exist yet. What runs
@@ -94,7 +121,7 @@ func (t *Table) Queues(ctx context.Context, db DB) ([]QueueInfo, error) {
 	queues, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (q QueueInfo, err error) {
 		var paused, oldest *time.Time
 		var keep int64
-		err = row.Scan(&q.Name, &paused, &keep, &q.Ready, &q.Scheduled, &q.Running, &oldest)
+		err = row.Scan(&q.Name, &paused, &keep, &q.Bell, &q.Ready, &q.Scheduled, &q.Running, &oldest)
 		q.Keep = micros(keep)
 		if paused != nil {
 			q.PausedAt = *paused

@@ -31,13 +31,16 @@ func In(schema string) *Table {
 	return &Table{sql: func(template string) string { return filled[template] }}
 }
 
-// names fills in the schema's name where it qualifies another, and the name of
-// the sequence of keys, as a text literal.
+// names fills in the schema's name where it qualifies another, and the names of
+// sequences, as text literals.
 func names(schema string) *strings.Replacer {
-	keys := pgx.Identifier{schema, "worker_keys"}.Sanitize()
+	text := func(sequence string) string {
+		return "'" + strings.ReplaceAll(pgx.Identifier{schema, sequence}.Sanitize(), "'", "''") + "'"
+	}
 	return strings.NewReplacer(
 		"{{schema}}", pgx.Identifier{schema}.Sanitize(),
-		"{{worker_keys}}", "'"+strings.ReplaceAll(keys, "'", "''")+"'",
+		"{{worker_keys}}", text("worker_keys"),
+		"{{quiet_slots}}", text("quiet_slots"),
 	)
 }
 
@@ -46,7 +49,8 @@ func names(schema string) *strings.Replacer {
 var statements = []string{
 	sqlSettings, sqlClaim, sqlNext, sqlFinish, sqlComplete, sqlExtend, sqlCheck, sqlProgress, sqlTick, sqlTickByLeases, sqlPrune,
 	sqlCancel, sqlRelease, sqlRetry, sqlDelete,
-	sqlSetKeep, sqlPause, sqlResume, sqlQueues,
+	sqlSetKeep, sqlSetBell, sqlPause, sqlResume, sqlQueues,
+	sqlHasty, sqlSeatRow, sqlSeat, sqlPromise, sqlRevoke, sqlAlone, sqlRingNext, sqlRing, sqlYield, sqlPromises,
 	sqlRegister, sqlUnregister, sqlSweep, sqlWorkers,
 	sqlGet, sqlList, sqlIDs, sqlCount,
 }

@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,10 @@ import (
 	"github.com/fencepost-go/fencepost/internal/pgtest"
 	"github.com/fencepost-go/fencepost/migrations"
 )
+
+// dueNow is how a bell for a job that is due begins: with the transaction that
+// rings, which TestADueBellTellsItsTransaction looks at. The other tests read 0.
+var dueNow = regexp.MustCompile(`^1:\d{1,14}:`)
 
 // ear listens on a channel of its own connection.
 type ear struct {
@@ -46,7 +51,7 @@ func (e ear) wantBells(what string, want ...string) {
 		if n.Payload == "mark" {
 			break
 		}
-		bells = append(bells, n.Payload)
+		bells = append(bells, dueNow.ReplaceAllString(n.Payload, "1:0:"))
 	}
 	slices.Sort(bells)
 	slices.Sort(want)
@@ -88,6 +93,29 @@ func TestBellTellsWhenTheEarliestIsDue(t *testing.T) {
 		('test', 'a:b', '2200-01-01Z'), ('test', 'c', '2200-01-01Z'), ('test', 'c', '2001-01-01Z'), ('test', 'd', '9999-12-31 23:59:59Z')`)
 	e.wantBells("an INSERT of scheduled jobs",
 		fmt.Sprintf("1:%d:a:b", at.UnixMicro()), "1:0:c", fmt.Sprintf("1:%d:d", time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).UnixMicro()))
+}
+
+// A bell for a job that is due tells which transaction rings, also from within a
+// savepoint: the one whose end makes the job visible.
+func TestADueBellTellsItsTransaction(t *testing.T) {
+	t.Parallel()
+	b := migrated(t)
+	e := b.listen(schema)
+	for _, ring := range []string{
+		"INSERT INTO fencepost.jobs (kind, queue) VALUES ('test', 'q')",
+		"SELECT fencepost.ring('q')",
+		"SAVEPOINT s; INSERT INTO fencepost.jobs (kind, queue) VALUES ('test', 'q'); RELEASE s",
+	} {
+		b.script("CREATE TABLE IF NOT EXISTS rang (xid bigint); TRUNCATE rang")
+		b.script("BEGIN; " + ring + "; INSERT INTO rang VALUES (pg_current_xact_id()::text::bigint); COMMIT")
+		n, err := e.conn.WaitForNotification(b.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("1:%d:q", ask[int64](b, "SELECT xid FROM rang")); n.Payload != want {
+			t.Errorf("%s rang %q, want %q", ring, n.Payload, want)
+		}
+	}
 }
 
 // B25, B26: the size of a job has nothing to do with the size of its bell.

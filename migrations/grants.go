@@ -51,10 +51,14 @@ ALTER TABLE {{schema}}.queues OWNER TO {{roles}};
 ALTER TABLE {{schema}}.workers OWNER TO {{roles}};
 ALTER VIEW {{schema}}.all_jobs OWNER TO {{roles}};
 ALTER SEQUENCE {{schema}}.worker_keys OWNER TO {{roles}};
-ALTER FUNCTION {{schema}}.ring(text, timestamptz) OWNER TO {{roles}};
+ALTER SEQUENCE {{schema}}.quiet_slots OWNER TO {{roles}};
+` + forEachSlot("ALTER SEQUENCE {{schema}}.quiet_%02d OWNER TO {{roles}};\n") + `ALTER FUNCTION {{schema}}.ring(text, timestamptz) OWNER TO {{roles}};
 ALTER FUNCTION {{schema}}.bell() OWNER TO {{roles}};
 ALTER FUNCTION {{schema}}.recall(text) OWNER TO {{roles}};
 ALTER FUNCTION {{schema}}.enqueue(text, jsonb, text, integer, timestamptz, integer) OWNER TO {{roles}};
+ALTER FUNCTION {{schema}}.hush(text, bigint) OWNER TO {{roles}};
+ALTER FUNCTION {{schema}}.promised(integer) OWNER TO {{roles}};
+ALTER FUNCTION {{schema}}.promise(integer, bigint) OWNER TO {{roles}};
 `},
 	{func(r Roles) []string { return r.Producers }, `
 -- Producers: INSERT by hand or through the client, which reads the id back, and
@@ -69,10 +73,13 @@ GRANT EXECUTE ON FUNCTION {{schema}}.enqueue(text, jsonb, text, integer, timesta
 GRANT USAGE ON SCHEMA {{schema}} TO {{roles}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {{schema}}.jobs, {{schema}}.finished, {{schema}}.queues, {{schema}}.workers TO {{roles}};
 GRANT SELECT ON {{schema}}.schema_migrations, {{schema}}.all_jobs TO {{roles}};
-GRANT USAGE ON SEQUENCE {{schema}}.worker_keys TO {{roles}};
--- The first two are everybody's unless that was taken away.
+GRANT USAGE ON SEQUENCE {{schema}}.worker_keys, {{schema}}.quiet_slots TO {{roles}};
+-- The first four are everybody's unless that was taken away.
 GRANT EXECUTE ON FUNCTION {{schema}}.ring(text, timestamptz) TO {{roles}};
 GRANT EXECUTE ON FUNCTION {{schema}}.recall(text) TO {{roles}};
+GRANT EXECUTE ON FUNCTION {{schema}}.hush(text, bigint) TO {{roles}};
+GRANT EXECUTE ON FUNCTION {{schema}}.promised(integer) TO {{roles}};
+GRANT EXECUTE ON FUNCTION {{schema}}.promise(integer, bigint) TO {{roles}};
 GRANT EXECUTE ON FUNCTION {{schema}}.enqueue(text, jsonb, text, integer, timestamptz, integer) TO {{roles}};
 -- And what later migrations make, so that an upgrade needs no second script.
 ALTER DEFAULT PRIVILEGES {{maker}}IN SCHEMA {{schema}} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {{roles}};
@@ -83,8 +90,19 @@ ALTER DEFAULT PRIVILEGES {{maker}}IN SCHEMA {{schema}} GRANT EXECUTE ON FUNCTION
 -- Monitors: read everything, payloads included.
 GRANT USAGE ON SCHEMA {{schema}} TO {{roles}};
 GRANT SELECT ON {{schema}}.schema_migrations, {{schema}}.jobs, {{schema}}.finished, {{schema}}.queues, {{schema}}.workers, {{schema}}.all_jobs TO {{roles}};
+-- Everybody's unless that was taken away.
+GRANT EXECUTE ON FUNCTION {{schema}}.promised(integer) TO {{roles}};
 ALTER DEFAULT PRIVILEGES {{maker}}IN SCHEMA {{schema}} GRANT SELECT ON TABLES TO {{roles}};
 `},
+}
+
+// forEachSlot repeats a line for each slot that a queue may have.
+func forEachSlot(line string) string {
+	var text strings.Builder
+	for slot := range 64 {
+		fmt.Fprintf(&text, line, slot)
+	}
+	return text.String()
 }
 
 func one(role string) []string {

@@ -221,8 +221,8 @@ func TestEnqueueTrustsNoSearchPath(t *testing.T) {
 	expect(b, int64(1), "SELECT count(*) FROM fencepost.jobs")
 	// Whatever a later version of it will look like: every function that runs
 	// with its owner's rights has a path of its own, with the temporary schema last.
-	expect(b, "bell, enqueue", `SELECT string_agg(proname, ', ' ORDER BY proname) FROM pg_proc
+	expect(b, "bell, enqueue, promise, promised", `SELECT string_agg(proname, ', ' ORDER BY proname) FROM pg_proc
 		WHERE pronamespace = 'fencepost'::regnamespace AND prosecdef
 		AND array_length(proconfig, 1) = 1 AND proconfig[1] ~ '^search_path=pg_catalog, .*pg_temp$'`)
-	expect(b, "bell, enqueue", "SELECT string_agg(proname, ', ' ORDER BY proname) FROM pg_proc WHERE pronamespace = 'fencepost'::regnamespace AND prosecdef")
+	expect(b, "bell, enqueue, promise, promised", "SELECT string_agg(proname, ', ' ORDER BY proname) FROM pg_proc WHERE pronamespace = 'fencepost'::regnamespace AND prosecdef")
 }

@@ -83,6 +83,10 @@ func TestBadRowsAreRefused(t *testing.T) {
 		"INSERT INTO fencepost.queues VALUES ('a', '-1 day +23:59:59.999')": "queues_keep",
 
 		"INSERT INTO fencepost.queues (name, paused_at) VALUES ('a', 'infinity')":         "queues_paused_at",
+		"INSERT INTO fencepost.queues (name, bell) VALUES ('a', 'sometimes')":             "queues_bell",
+		"INSERT INTO fencepost.queues (name, quiet_slot) VALUES ('a', -1)":                "queues_quiet_slot",
+		"INSERT INTO fencepost.queues (name, quiet_slot) VALUES ('a', 64)":                "queues_quiet_slot",
+		"INSERT INTO fencepost.queues (name, quiet_slot) VALUES ('a', 1), ('b', 1)":       "queues_quiet_slot_key",
 		"INSERT INTO fencepost.workers (worker_id) VALUES ('')":                           "workers_id",
 		"INSERT INTO fencepost.workers (worker_id) VALUES (repeat('x', 129))":             "workers_id",
 		"INSERT INTO fencepost.workers (worker_id, lock_key) VALUES ('a', 1)":             "workers_lock",
@@ -134,14 +138,24 @@ func TestDefaultTimes(t *testing.T) {
 	}
 }
 
-// B113, B114: the ids' sequence is of 64 bits and moves only with rows. The
-// other one gives the keys of advisory locks, which are integers: it goes round.
+// B113, B114: the ids' sequence is of 64 bits and moves only with rows. Another
+// one gives the keys of advisory locks, which are integers: it goes round. The
+// slots of queues are given once each, and what is promised for them is not worth
+// a log.
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	b := migrated(t)
 	b.script("INSERT INTO fencepost.jobs (kind) SELECT 'test' FROM generate_series(1, 1000)")
-	expect(b, "jobs_id_seq bigint 1000, worker_keys integer cycle -", `SELECT string_agg(concat_ws(' ', sequencename, data_type,
-		CASE WHEN cycle THEN 'cycle' END, coalesce(last_value::text, '-')), ', ' ORDER BY sequencename) FROM pg_sequences WHERE schemaname = 'fencepost'`)
+	expect(b, "jobs_id_seq bigint 1000, quiet_slots smallint -, worker_keys integer cycle -", `SELECT string_agg(concat_ws(' ', sequencename, data_type,
+		CASE WHEN cycle THEN 'cycle' END, coalesce(last_value::text, '-')), ', ' ORDER BY sequencename) FROM pg_sequences WHERE schemaname = 'fencepost' AND sequencename !~ 'quiet_[0-9]'`)
+	logged := map[bool]string{true: "u", false: "p"}[ask[int](b, "SELECT current_setting('server_version_num')::int") >= 150000]
+	expect(b, int64(64), "SELECT count(*) FROM pg_class WHERE relnamespace = 'fencepost'::regnamespace AND relkind = 'S' AND relname ~ '^quiet_[0-9]{2}$' AND relpersistence = $1::\"char\"", logged)
+	for slot := range 64 {
+		expect(b, int64(slot), "SELECT nextval('fencepost.quiet_slots')")
+	}
+	if err := runScript(b.ctx, b.conn, "SELECT nextval('fencepost.quiet_slots')"); code(err) != "2200H" {
+		t.Errorf("a 65th slot: %v", err)
+	}
 	expect(b, int64(0), `SELECT count(*) FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
 		WHERE c.relnamespace = 'fencepost'::regnamespace AND c.relkind IN ('r', 'v') AND a.attname IN ('id', 'fence') AND a.atttypid <> 'bigint'::regtype`)
 	b.script("ALTER TABLE fencepost.jobs ALTER COLUMN id RESTART WITH 2147483646")

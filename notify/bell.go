@@ -11,31 +11,63 @@ import (
 type Bell struct {
 	Queue string
 	Due   time.Time // by the database's clock; zero: due now
+	// Xid is the transaction that rang, whose jobs are due now: whoever looks
+	// with a snapshot in which it is over sees them. Zero: the bell does not say.
+	Xid uint64
 }
 
 // bellVersion is the first field of a payload. A bell of another version may
 // mean anything.
 const bellVersion = "1"
 
-// recall begins a notification that is meant for one worker, by its id. To
-// programs of version 1 it is a bell that is none of theirs.
-const recall = "recall:"
+// Other notifications on the channel of the bells. To programs that do not know
+// them they are bells that are none of theirs.
+const (
+	// recall begins one that is meant for one worker, by its id.
+	recall = "recall:"
+	// quiet begins one that says until when somebody looks into a queue without
+	// being told.
+	quiet = "quiet:"
+)
 
-// ParseBell reads the payload of a notification: "1:due:queue", where due is
-// in microseconds since 1970, 0 if now, and the queue may contain colons.
+// firstTime is the year 2000, in microseconds since 1970. No job that is due
+// later than now is due before it, and no transaction has so large a number.
+const firstTime = 946_684_800_000_000
+
+// ParseBell reads the payload of a notification: "1:number:queue". The number
+// is when the job is due, in microseconds since 1970; or, if it is due now, the
+// transaction that rings, a number below that of the year 2000. From schemas
+// before version 3 it is 0 then. The queue may contain colons.
 func ParseBell(payload string) (Bell, error) {
 	version, rest, _ := strings.Cut(payload, ":")
-	due, queue, ok := strings.Cut(rest, ":")
+	number, queue, ok := strings.Cut(rest, ":")
 	if version != bellVersion || !ok || queue == "" {
-		return Bell{}, fmt.Errorf("parse bell %.80q: not of the form %s:due:queue", payload, bellVersion)
+		return Bell{}, fmt.Errorf("parse bell %.80q: not of the form %s:number:queue", payload, bellVersion)
 	}
-	micros, err := strconv.ParseInt(due, 10, 64)
-	if err != nil || micros < 0 {
-		return Bell{}, fmt.Errorf("parse bell %.80q: bad due time", payload)
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 {
+		return Bell{}, fmt.Errorf("parse bell %.80q: bad number", payload)
 	}
-	bell := Bell{Queue: queue}
-	if micros > 0 {
-		bell.Due = time.UnixMicro(micros)
+	if n < firstTime {
+		return Bell{Queue: queue, Xid: uint64(n)}, nil
 	}
-	return bell, nil
+	return Bell{Queue: queue, Due: time.UnixMicro(n)}, nil
+}
+
+// Quiet tells that somebody looks into a queue every few milliseconds, so that
+// its bell need not ring.
+type Quiet struct {
+	Queue string
+	Until time.Time // by the database's clock
+}
+
+// parseQuiet reads what comes after the word: "until:queue", in microseconds
+// since 1970.
+func parseQuiet(rest string) (Quiet, error) {
+	until, queue, ok := strings.Cut(rest, ":")
+	n, err := strconv.ParseInt(until, 10, 64)
+	if !ok || queue == "" || err != nil || n < firstTime {
+		return Quiet{}, fmt.Errorf("parse %s%.80q: not of the form %suntil:queue", quiet, rest, quiet)
+	}
+	return Quiet{Queue: queue, Until: time.UnixMicro(n)}, nil
 }

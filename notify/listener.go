@@ -32,6 +32,8 @@ type Config struct {
 	// Recall takes each recall that is heard on Channel: the id of a worker that
 	// is to look whether its jobs are still its own.
 	Recall func(worker string)
+	// Quiet takes each promise that is heard on Channel. nil: nobody cares.
+	Quiet func(Quiet)
 	// Connected says that from now on bells are heard, if they are heard at
 	// all: look now for what was missed. It is called on every connection.
 	Connected func()
@@ -211,6 +213,16 @@ func (l *Listener) listening() {
 func (l *Listener) bell(payload string) {
 	if worker, ok := strings.CutPrefix(payload, recall); ok {
 		l.config.Recall(worker)
+		return
+	}
+	if rest, ok := strings.CutPrefix(payload, quiet); ok {
+		promise, err := parseQuiet(rest)
+		switch {
+		case err != nil:
+			l.config.Logger.Debug("a notification that is none of ours", "error", err)
+		case l.config.Quiet != nil:
+			l.config.Quiet(promise)
+		}
 		return
 	}
 	bell, err := ParseBell(payload)

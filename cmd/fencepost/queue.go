@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,8 +16,8 @@ import (
 
 func (a *app) queueCommand() *cobra.Command {
 	return parent(
-		&cobra.Command{Use: "queue", Short: "Show, pause and resume queues"},
-		a.queueListCommand(), a.queueShowCommand(), a.queuePauseCommand(), a.queueResumeCommand(),
+		&cobra.Command{Use: "queue", Short: "Show, pause and resume queues, set their bells"},
+		a.queueListCommand(), a.queueShowCommand(), a.queuePauseCommand(), a.queueResumeCommand(), a.queueBellCommand(),
 	)
 }
 
@@ -26,7 +27,8 @@ func (a *app) queueListCommand() *cobra.Command {
 		Short: "List queues",
 		Long: `List the queues that have live jobs, settings or workers: how many jobs are
 ready (due), scheduled (due later, also after a failure) and running, how long
-the oldest ready one has been due, and how long done jobs are kept.`,
+the oldest ready one has been due, how long done jobs are kept, and when an
+INSERT rings the queue's bell.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(client *fencepost.Client, _ *pgxpool.Pool) error {
@@ -91,6 +93,52 @@ func (a *app) queueResumeCommand() *cobra.Command {
 	})
 }
 
+func (a *app) queueBellCommand() *cobra.Command {
+	modes := []string{string(fencepost.BellAuto), string(fencepost.BellAlways), string(fencepost.BellNever)}
+	queues := a.complete(a.queueNames)
+	return &cobra.Command{
+		Use:   "bell MODE NAME",
+		Short: "Set when new jobs wake the workers of a queue",
+		Long: `Set when new jobs wake the workers of a queue, for all producers:
+
+  auto    for each INSERT, unless a worker has promised to look into the queue
+          every few milliseconds, as one does that hears more than about 100
+          bells a second; this is what a queue has unless it is set
+  always  for each INSERT; many producers at once hold each other up then
+  never   not at all: jobs wait for the poll interval of a worker, unless the
+          queue is so full that claims follow each other
+
+The workers are woken once. The queue need not have jobs yet.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) != 2:
+				return usage("%s needs two arguments, MODE and NAME, and got %d", cmd.CommandPath(), len(args))
+			case !slices.Contains(modes, args[0]):
+				return usage("MODE is %q: must be one of %s", args[0], strings.Join(modes, ", "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			mode, name := args[0], args[1]
+			return a.withClient(cmd.Context(), func(client *fencepost.Client, _ *pgxpool.Pool) error {
+				if err := client.SetBell(cmd.Context(), name, fencepost.Bell(mode)); err != nil {
+					return err
+				}
+				return a.printBell(name, mode)
+			})
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			switch len(args) {
+			case 0:
+				return modes, cobra.ShellCompDirectiveNoFileComp
+			case 1:
+				return queues(cmd, args, typed)
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
 // forQueue completes a command whose argument is the name of a queue.
 func (a *app) forQueue(cmd *cobra.Command, do func(context.Context, *fencepost.Client, string) error) *cobra.Command {
 	cmd.Args = oneArg("NAME")
@@ -112,11 +160,12 @@ type queueJSON struct {
 	Running       int64      `json:"running"`
 	OldestReadyAt *time.Time `json:"oldest_ready_at"`
 	KeepSeconds   float64    `json:"keep_seconds"`
+	Bell          string     `json:"bell"`
 }
 
 func (a *app) printQueueJSON(q fencepost.QueueInfo) error {
 	return a.printJSON(queueJSON{
-		q.Name, timeOrNull(q.PausedAt), q.Ready, q.Scheduled, q.Running, timeOrNull(q.OldestReady), q.Keep.Seconds(),
+		q.Name, timeOrNull(q.PausedAt), q.Ready, q.Scheduled, q.Running, timeOrNull(q.OldestReady), q.Keep.Seconds(), string(q.Bell),
 	})
 }
 
@@ -129,12 +178,12 @@ func (a *app) printQueues(queues []fencepost.QueueInfo) error {
 			}
 			continue
 		}
-		rows = append(rows, table.Row{q.Name, timestamp(q.PausedAt), q.Ready, q.Scheduled, q.Running, age(q.OldestReady), q.Keep})
+		rows = append(rows, table.Row{q.Name, timestamp(q.PausedAt), q.Ready, q.Scheduled, q.Running, age(q.OldestReady), q.Keep, q.Bell})
 	}
 	if a.json {
 		return nil
 	}
-	return a.printTable(table.Row{"name", "paused since", "ready", "scheduled", "running", "oldest ready", "keep"}, rows)
+	return a.printTable(table.Row{"name", "paused since", "ready", "scheduled", "running", "oldest ready", "keep", "bell"}, rows)
 }
 
 func (a *app) printQueue(q fencepost.QueueInfo) error {
@@ -149,6 +198,7 @@ func (a *app) printQueue(q fencepost.QueueInfo) error {
 		{"running", q.Running},
 		{"oldest ready", age(q.OldestReady)},
 		{"keep", q.Keep},
+		{"bell", q.Bell},
 	})
 }
 
@@ -162,6 +212,19 @@ func (a *app) printPause(name string, paused bool, text string) error {
 		}{name, paused})
 	}
 	_, err := fmt.Fprintln(a.out, printable(name), text)
+	return err
+}
+
+func (a *app) printBell(name, mode string) error {
+	if a.json {
+		return a.printJSON(struct {
+			Name string `json:"name"`
+			Bell string `json:"bell"`
+		}{name, mode})
+	}
+	_, err := fmt.Fprintf(a.out, "%s: new jobs ring %s\n", printable(name), map[string]string{
+		"auto": "unless a worker looks all the time", "always": "always", "never": "never: they wait for the poll interval",
+	}[mode])
 	return err
 }
 

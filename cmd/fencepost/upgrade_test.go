@@ -210,8 +210,17 @@ func (f *fleet) done(what, id string) {
 // that, and on the old schema again if one has to go back.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
+	for version := 1; version < migrations.Latest; version++ {
+		t.Run(fmt.Sprint("from ", version), func(t *testing.T) {
+			t.Parallel()
+			rollingUpgrade(t, version)
+		})
+	}
+}
+
+func rollingUpgrade(t *testing.T, version int) {
 	latest := fmt.Sprint(migrations.Latest)
-	older := oldCode(t, 1)
+	older := oldCode(t, version)
 	newer, err := exec.LookPath("fencepost")
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +231,7 @@ func TestRollingUpgrade(t *testing.T) {
 	f.mustRun(older, "migrate", "up")
 	stopOld := f.work(older, oldOne)
 	f.done("the old program works", f.mustRun(older, "enqueue", "mail"))
-	behind := []string{"version 1", "needs " + latest, "fencepost migrate up --schema fencepost"}
+	behind := []string{fmt.Sprint("version ", version), "needs " + latest, "fencepost migrate up --schema fencepost"}
 	f.mustRefuse(exitSchema, behind, newer, "work", "--exec", "true")
 	f.mustRefuse(exitSchema, behind, newer, "enqueue", "mail")
 	f.mustRefuse(exitSchema, behind, newer, "list")
@@ -287,7 +296,7 @@ func TestRollingUpgrade(t *testing.T) {
 	f.until("the old worker runs a job", func() bool { return f.runs()[oldOne][slow] == 1 })
 	f.mustRun(newer, "cancel", slow)
 	f.sql("SELECT fencepost.recall(worker_id), fencepost.recall('x') FROM fencepost.workers")
-	f.sql("SELECT pg_notify('fencepost', text) FROM (VALUES ('recall:'), ('recall:x'), ('2:0:default'), ('')) AS v (text)")
+	f.sql("SELECT pg_notify('fencepost', text) FROM (VALUES ('recall:'), ('recall:x'), ('2:0:default'), ('quiet:1700000000123456:default'), ('')) AS v (text)")
 	f.mustRun(newer, "queue", "pause", "other")
 	f.done("the old worker still hears", f.mustRun(newer, "enqueue", "for old"))
 	if out := f.mustRun(older, "list", "--json"); !strings.Contains(out, `"id":"`+slow+`"`) || !strings.Contains(out, "cancelled") {
@@ -306,20 +315,23 @@ func TestRollingUpgrade(t *testing.T) {
 	// the old worker never stopped.
 	stopNew()
 	f.sql("INSERT INTO fencepost.workers (worker_id) VALUES ('one that died')")
-	f.mustRun(newer, "queue", "pause", "default")
-	f.mustRun(newer, "migrate", "down", "--to", "1")
+	if version < 2 { // which knows no pause
+		f.mustRun(newer, "queue", "pause", "default")
+	}
+	f.mustRun(newer, "queue", "bell", "never", "default")
+	f.mustRun(newer, "migrate", "down", "--to", fmt.Sprint(version))
 	f.mustRefuse(exitSchema, behind, newer, "list")
 	f.done("the old worker works on the old schema", f.mustRun(older, "enqueue", "for old"))
 	f.mustRun(newer, "migrate", "up")
-	if rows := f.sql("SELECT count(paused_at) FROM fencepost.queues"); !slices.Equal(rows, []string{"0"}) {
-		t.Errorf("%s queues are paused after the way back and again", rows)
+	if rows := f.sql("SELECT count(*) FROM fencepost.queues WHERE name = 'default' AND (paused_at IS NOT NULL OR bell <> 'auto')"); !slices.Equal(rows, []string{"0"}) {
+		t.Errorf("%s queues are paused or silent after the way back and again", rows)
 	}
 	f.done("the old worker works on the new schema again", f.mustRun(older, "enqueue", "for old"))
 	stopOld()
 
 	// A schema that excludes the old program.
-	f.sql("UPDATE fencepost.schema_migrations SET oldest_code = 2 WHERE version = " + latest)
-	excluded := []string{"version " + latest, "from version 2 on", "this one is at 1", "install a newer one"}
+	f.sql("UPDATE fencepost.schema_migrations SET oldest_code = " + latest + " WHERE version = " + latest)
+	excluded := []string{"version " + latest, "from version " + latest + " on", fmt.Sprint("this one is at ", version), "install a newer one"}
 	f.mustRefuse(exitSchema, excluded, older, "work", "--exec", "true")
 	f.mustRefuse(exitSchema, excluded, older, "enqueue", "mail")
 	f.mustRefuse(exitSchema, excluded, older, "list")

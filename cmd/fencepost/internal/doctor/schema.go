@@ -59,14 +59,22 @@ var made = map[string][]string{
 	"table":    {"finished", "jobs", "queues", "schema_migrations", "workers"},
 	"view":     {"all_jobs"},
 	"index":    {"finished_id", "finished_keep_until", "jobs_ready", "jobs_running"},
-	"sequence": {"jobs_id_seq", "worker_keys"},
+	"sequence": slices.Concat([]string{"jobs_id_seq"}, promises(), []string{"quiet_slots", "worker_keys"}),
 	"constraint": {
 		"finished_status", "jobs_attempts", "jobs_created_at", "jobs_fence", "jobs_kind", "jobs_last_error",
 		"jobs_lease_until", "jobs_payload", "jobs_pkey", "jobs_priority", "jobs_progress", "jobs_queue", "jobs_run_at",
-		"jobs_snoozes", "jobs_status", "jobs_worker_id", "queues_keep", "queues_name", "queues_paused_at", "queues_pkey",
-		"schema_migrations_pkey", "workers_id", "workers_lock", "workers_pkey", "workers_times",
+		"jobs_snoozes", "jobs_status", "jobs_worker_id", "queues_bell", "queues_keep", "queues_name", "queues_paused_at", "queues_pkey",
+		"queues_quiet_slot", "queues_quiet_slot_key", "schema_migrations_pkey", "workers_id", "workers_lock", "workers_pkey", "workers_times",
 	},
-	"function": {"bell", "enqueue", "recall", "ring"},
+	"function": {"bell", "enqueue", "hush", "promise", "promised", "recall", "ring"},
+}
+
+// promises are the sequences of the slots that queues may have.
+func promises() (names []string) {
+	for slot := range 64 {
+		names = append(names, fmt.Sprintf("quiet_%02d", slot))
+	}
+	return names
 }
 
 // sqlThere lists what of our kinds a schema has. NOT NULL is a constraint with
