@@ -15,6 +15,7 @@ func bells(ix *index, f *finding) {
 			}
 		}
 	}
+	idlers(ix, f)
 }
 
 // waited looks at how long a job that had become ready was.

@@ -55,7 +55,7 @@ var fenceCases = []acase{
 	{"5: a retry is sent twice, and lost the second time", nil, func(w *world) {
 		id := w.enqueue("a")
 		fence := w.claim(w1, id)
-		w.stop(w1, id, fence, "retry")
+		w.stopFor(w1, id, fence, "retry", time.Hour)
 		w.finishAs(w1, id, fence, "retry", time.Hour, history.Unknown, true)
 		w.finish(w1, id, fence, "retry", time.Hour)
 	}},
@@ -145,7 +145,7 @@ var fenceCases = []acase{
 		w.silent = true
 		id := w.enqueue("a")
 		fence := w.claim(w1, id)
-		w.stop(w1, id, fence, "retry")
+		w.stopFor(w1, id, fence, "retry", time.Hour)
 		w.finishAs(w1, id, fence, "retry", time.Hour, history.Unknown, true)
 		w.finish(w1, id, fence, "retry", time.Hour)
 		w.wait(2 * time.Second)

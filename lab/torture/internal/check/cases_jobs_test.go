@@ -75,6 +75,57 @@ var jobCases = []acase{
 	{"1: a batch by a way that tells no ids", nil, func(w *world) {
 		batch(w, func(ids []int64) []int64 { return make([]int64, len(ids)) })
 	}},
+	{"1: a job is stored as it was asked for", nil, func(w *world) {
+		w.enqueueRef(history.Ref{Token: "a", Kind: script.Short, Queue: script.Side, Most: 3, Payload: 7}, script.Side, time.Minute)
+	}},
+	{"1: a job is stored in another queue", []int{1}, func(w *world) {
+		w.enqueueRef(history.Ref{Token: "a", Queue: script.Main}, script.Side, time.Minute)
+	}},
+	{"1: a job is stored as one of another kind", []int{1}, func(w *world) {
+		w.enqueueRef(history.Ref{Token: "a", Kind: script.Long}, script.Main, time.Minute)
+	}},
+	{"1: a job is stored with more attempts", []int{1}, func(w *world) {
+		w.enqueueRef(history.Ref{Token: "a", Most: 2}, script.Main, time.Minute)
+	}},
+	{"1: a handler gets another payload", []int{1}, func(w *world) {
+		id := w.enqueueRef(history.Ref{Token: "a", Payload: 7}, script.Main, 0)
+		fence := w.claimOnly(w1, id)
+		w.event(w1, history.Event{Op: history.Start, Ref: history.Ref{Job: id, Fence: fence, Attempt: 1, Token: "a", Queue: script.Main, Payload: 8}})
+		w.done(w1, id, fence)
+	}},
+	{"1: a failure is stored as done", []int{1}, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.stop(w1, id, fence, "retry")
+		w.finish(w1, id, fence, "done", 0)
+	}},
+	{"1: another delay is sent than a handler has asked for", []int{1}, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.stopFor(w1, id, fence, "snooze", time.Second)
+		w.finish(w1, id, fence, "snooze", 2*time.Second)
+	}},
+	{"1: an outcome is sent before its handler has returned", []int{1}, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.finish(w1, id, fence, "done", 0)
+		w.stop(w1, id, fence, "done")
+	}},
+	{"1: a handler whose job was cancelled says something else", nil, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.operate("cancel", id)
+		w.stop(w1, id, fence, "retry")
+		w.finish(w1, id, fence, "cancelled", 0)
+	}},
+	{"1: a worker that stops breaks a handler off, and releases its job", nil, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.harness(history.Term, w1)
+		w.stopFor(w1, id, fence, "retry", time.Second)
+		w.finish(w1, id, fence, "release", 0)
+		w.done(w2, id, w.claim(w2, id))
+	}},
 	{"1: ids are swapped inside a batch", []int{1}, func(w *world) {
 		batch(w, func(ids []int64) []int64 { return []int64{ids[1], ids[0]} })
 	}},
@@ -162,7 +213,7 @@ var jobCases = []acase{
 
 // batch enqueues two jobs, and returns the ids that the function makes of theirs.
 func batch(w *world, told func([]int64) []int64) {
-	e := history.Event{Op: history.Enqueue, Refs: []history.Ref{{Token: "a"}, {Token: "b"}}}
+	e := history.Event{Op: history.Enqueue, Refs: []history.Ref{{Token: "a", Delay: int64(time.Hour)}, {Token: "b", Delay: int64(time.Hour)}}}
 	w.call("producer-1.1", e, func() (history.Phase, history.Event) {
 		w.begin()
 		a := w.insert("a", script.Short, script.Main, time.Hour, 3)

@@ -25,7 +25,7 @@ var waitCases = []acase{
 	{"9: a retry is due before its delay is over", []int{9}, func(w *world) {
 		id := w.enqueue("a")
 		fence := w.claim(w1, id)
-		w.stop(w1, id, fence, "retry")
+		w.stopFor(w1, id, fence, "retry", time.Second)
 		ref := history.Ref{Job: id, Fence: fence, Verb: "retry", Delay: int64(time.Second)}
 		w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{ref}}, func() (history.Phase, history.Event) {
 			ref.Result = w.store(id, fence, "retry", 980*time.Millisecond)
@@ -47,7 +47,49 @@ var waitCases = []acase{
 		w.done(w1, id, w.claim(w1, id))
 	}},
 
+	{"9: a scheduled job is due too late", []int{9}, func(w *world) {
+		ref := history.Ref{Token: "a", Delay: int64(time.Second)}
+		e := history.Event{Op: history.Enqueue, Refs: []history.Ref{ref}}
+		w.call("producer-1.1", e, func() (history.Phase, history.Event) {
+			w.begin()
+			w.insert("a", script.Short, script.Main, 1100*time.Millisecond, 3)
+			return history.OK, e
+		})
+	}},
+	{"9: a job is taken from a dead worker, and due again without a pause", []int{9}, func(w *world) {
+		id := w.enqueue("a")
+		w.outcome(w1, id, w.claim(w1, id), "retry", 0)
+		w.claim(w1, id)
+		w.kill(w1)
+		w.wait(3 * time.Second)
+		w.reapAs(id, "worker %s died in attempt %d of %d", 0)
+		w.done(w2, id, w.claim(w2, id))
+	}},
+	{"9: a queue is paused, and resumed", nil, func(w *world) {
+		w.queue("pause")
+		w.wait(100 * time.Millisecond)
+		w.queue("resume")
+		id := w.enqueueAs("a", script.Side, 0, history.OK, true)
+		w.done(w1, id, w.claim(w1, id))
+	}},
+	{"9: a job of a paused queue is claimed", []int{9}, func(w *world) {
+		id := w.enqueueAs("a", script.Side, 0, history.OK, true)
+		w.queue("pause")
+		w.done(w1, id, w.claim(w1, id))
+		w.queue("resume")
+	}},
+
 	// 10
+	{"10: a lease is longer than it was to be", []int{10}, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.call(w1, history.Event{Op: history.Extend, Refs: []history.Ref{{Job: id, Fence: fence}}}, func() (history.Phase, history.Event) {
+			w.begin()
+			w.update(id, func(r *row) { r.Lease = w.dbNow().Add(2 * testLimits.Lease) })
+			return history.OK, history.Event{}
+		})
+		w.done(w1, id, fence)
+	}},
 	{"10: a dead worker's job comes back", nil, func(w *world) { dies(w, 5900*time.Millisecond) }},
 	{"10: of two that die one is noticed later", nil, func(w *world) {
 		w.process(w3, script.Worker)
@@ -128,6 +170,13 @@ var waitCases = []acase{
 	{"10: the second attempt ends with a death", nil, func(w *world) { diesAgain(w, 2400*time.Millisecond, 1) }},
 
 	// 11
+	{"11: a worker asks, and others are quicker", nil, func(w *world) { besideOthers(w, true) }},
+	{"11: a worker claims no more", []int{11}, func(w *world) { besideOthers(w, false) }},
+	{"11: a worker claims no more while it is frozen", nil, func(w *world) {
+		w.harness(history.Pause, w1)
+		besideOthers(w, false)
+		w.harness(history.Resume, w1)
+	}},
 	{"11: without bells a job waits for a poll", nil, func(w *world) { deafFor(w, 9700*time.Millisecond) }},
 	{"11: without bells a job waits for more than a poll", []int{11}, func(w *world) { deafFor(w, 9900*time.Millisecond) }},
 	{"11: a job waits for a slot", nil, func(w *world) {
@@ -221,6 +270,25 @@ func TestDeathsThatAreJudgedLater(t *testing.T) {
 		f := Check(w.input())[9]
 		if c.part == "" && (f.Checked != 1 || len(f.Parts) > 0) || c.part != "" && (len(f.Parts) != 1 || f.Parts[0] != Part{c.part, 1}) {
 			t.Errorf("%s: checked %d, parts %v, want one of %q", name, f.Checked, f.Parts, c.part)
+		}
+	}
+}
+
+// queue has the operator pause the side queue, or resume it.
+func (w *world) queue(verb string) {
+	e := history.Event{Op: history.Operate, Ref: history.Ref{Verb: verb, Queue: script.Side}}
+	w.call("operator-1.1", e, func() (history.Phase, history.Event) { return history.OK, e })
+}
+
+// besideOthers has the second worker do many jobs, while the first one asks for
+// some now and then, or not.
+func besideOthers(w *world, asks bool) {
+	for i := range fairShare + 10 {
+		id := w.enqueue(fmt.Sprint("a", i))
+		w.done(w2, id, w.claim(w2, id))
+		w.wait(400 * time.Millisecond)
+		if asks && i%10 == 0 {
+			w.idle(w1)
 		}
 	}
 }

@@ -145,7 +145,11 @@ func (w *world) back(r *row, verb string, delay time.Duration) {
 
 // reap takes a job from its worker, whose lease is over.
 func (w *world) reap(id int64) {
-	w.reapAs(id, "lease of worker %s ran out in attempt %d of %d", 100*time.Millisecond)
+	pause := 100 * time.Millisecond
+	if n := w.db.live[id].Attempts; n > 1 {
+		pause = time.Second << (n - 1)
+	}
+	w.reapAs(id, "lease of worker %s ran out in attempt %d of %d", pause)
 }
 
 func (w *world) reapAs(id int64, text string, pause time.Duration) {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
 )
 
 // What is documented of a worker that dies: its jobs run again within noticed,
@@ -45,6 +47,7 @@ func deaths(ix *index, f *finding) {
 			orphan(ix, f, p, cl)
 		}
 	}
+	longLeases(ix, f)
 }
 
 func orphan(ix *index, f *finding, p *process, cl *claim) {
@@ -78,15 +81,45 @@ func orphan(ix *index, f *finding, p *process, cl *claim) {
 		f.violated("a dead worker's job was taken from it too late", append(s,
 			Step{ix.at(deadline), "documented", "by now it should have been taken"}, ix.change(cl.out))...)
 	case cl.out.what == reaped:
-		// The pause of a failed attempt, and its spread, are counted from the reap.
-		pause := float64(time.Second) * 1.2 * float64(int64(1)<<min(max(cl.out.before.Attempts-1, 0), 12))
-		if cl.out.before.Attempts == 1 && strings.HasPrefix(cl.out.line.Error, "worker ") {
-			pause = float64(firstPause)
-		}
-		if due := cl.out.after.RunAt.Sub(cl.out.line.At); float64(due) > min(pause, float64(time.Hour)) {
+		// Counted from the reap.
+		pause := min(reapPause(cl.out)*1.2, float64(time.Hour))
+		if due := cl.out.after.RunAt.Sub(cl.out.line.At); float64(due) > max(pause, float64(firstPause)) {
 			f.violated("a dead worker's job waits longer than documented", append(s, ix.change(cl.out))...)
 		}
 	}
+}
+
+// reapPause is how long a job that was taken from its worker waits, in ns and
+// without the spread of that.
+func reapPause(c *change) float64 {
+	if c.before.Attempts == 1 && strings.HasPrefix(c.line.Error, "worker ") {
+		return float64(100 * time.Millisecond)
+	}
+	return float64(time.Second) * float64(int64(1)<<min(max(c.before.Attempts-1, 0), 12))
+}
+
+// longLeases: nobody is given a job for longer than a lease, or a death that
+// shows by the lease alone would be noticed too late.
+func longLeases(ix *index, f *finding) {
+	for _, j := range ix.jobs {
+		for _, c := range j.changes {
+			if c.what != claimed && c.what != extended {
+				continue
+			}
+			if c.after.Lease.Sub(c.line.At) > ix.Limits.Lease+time.Duration(clockError) && !ix.zombies(j, c) {
+				f.violated("a lease is longer than it was to be", ix.change(c))
+			}
+		}
+	}
+}
+
+// zombies says that the lease may be one that a zombie has asked for, whose
+// leases are longer: after a failover it may hold a claim again.
+func (ix *index) zombies(j *job, c *change) bool {
+	cl := ix.claims[claimName{j.id, c.after.Fence}]
+	return cl != nil && slices.ContainsFunc(cl.writes, func(w *write) bool {
+		return w.Op == history.Replay && w.verb == "extend" && w.could(c.at)
+	})
 }
 
 // others is how many other workers died about then, or could not look: each of

@@ -52,6 +52,8 @@ func lostJobs(ix *index, f *finding) {
 		}
 	}
 	forgottenProgress(ix, f)
+	altered(ix, f)
+	unsaid(ix, f)
 }
 
 // misnamed: the id that an enqueue has returned is that of the job.

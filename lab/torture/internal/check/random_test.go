@@ -46,6 +46,7 @@ type actor struct {
 	cut     int64 // until
 	drains  int64 // until
 	settled int64 // from then on it claims
+	asked   int64 // when it last did, and got nothing
 	paused  bool
 	isCut   bool
 }
@@ -238,7 +239,7 @@ func (p *play) work(a *actor) {
 			if h.verb == "done" && p.r.IntN(6) == 0 {
 				p.complete(a.name(), id, h.fence)
 			}
-			p.stop(a.name(), id, h.fence, h.verb)
+			p.stopFor(a.name(), id, h.fence, h.verb, h.delay)
 		}
 		if h.ended {
 			p.settle(a, id, h)
@@ -303,6 +304,10 @@ func (p *play) look(a *actor) {
 			}
 		}
 		slices.SortFunc(due, func(x, y row) int { return cmp.Or(x.RunAt.Compare(y.RunAt), cmp.Compare(x.id, y.id)) })
+		if free > 0 && len(due) == 0 && queue == script.Main && p.now > a.asked+second {
+			p.idle(a.name())
+			a.asked = p.now
+		}
 		if free <= 0 || len(due) == 0 {
 			continue
 		}

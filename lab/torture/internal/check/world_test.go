@@ -127,6 +127,19 @@ func (w *world) enqueueAs(token, queue string, delay time.Duration, phase histor
 	return id
 }
 
+// enqueueRef is a transaction of one job that is asked for as ref says, and
+// stored otherwise.
+func (w *world) enqueueRef(ref history.Ref, queue string, delay time.Duration) (id int64) {
+	ref.Delay = int64(delay)
+	e := history.Event{Op: history.Enqueue, Refs: []history.Ref{ref}}
+	w.call("producer-1.1", e, func() (history.Phase, history.Event) {
+		w.begin()
+		id = w.insert(ref.Token, script.Short, queue, delay, 3)
+		return history.OK, e
+	})
+	return id
+}
+
 // claim has a worker claim one job and start its handler; it returns the fence.
 func (w *world) claim(proc string, id int64) (fence int64) {
 	fence = w.claimOnly(proc, id)
@@ -160,14 +173,19 @@ func (w *world) start(proc string, id, fence int64) {
 }
 
 func (w *world) stop(proc string, id, fence int64, verb string) {
-	w.event(proc, history.Event{Op: history.End, Ref: history.Ref{Job: id, Fence: fence, Verb: verb}})
+	w.stopFor(proc, id, fence, verb, 0)
+}
+
+// stopFor ends a handler that asks for a delay.
+func (w *world) stopFor(proc string, id, fence int64, verb string, delay time.Duration) {
+	w.event(proc, history.Event{Op: history.End, Ref: history.Ref{Job: id, Fence: fence, Verb: verb, Delay: int64(delay)}})
 }
 
 // done ends a handler and stores its outcome.
 func (w *world) done(proc string, id, fence int64) { w.outcome(proc, id, fence, "done", 0) }
 
 func (w *world) outcome(proc string, id, fence int64, verb string, delay time.Duration) {
-	w.stop(proc, id, fence, verb)
+	w.stopFor(proc, id, fence, verb, delay)
 	w.finish(proc, id, fence, verb, delay)
 }
 

@@ -40,7 +40,9 @@ func failed(j *job, err error) ending {
 // a look at the business row, and the end, also by a panic.
 func (w *worker) frame(do func(context.Context, *worker, *job) ending) func(context.Context, *job) error {
 	return func(ctx context.Context, j *job) error {
-		w.Write(history.Event{Op: history.Start, Ref: ref(j), Max: j.MaxAttempts})
+		start := history.Event{Op: history.Start, Ref: ref(j), Max: j.MaxAttempts}
+		start.Payload = j.Payload.Sum()
+		w.Write(start)
 		w.mayExit(j)
 		end := failed(j, errors.New("panic"))
 		defer func() {

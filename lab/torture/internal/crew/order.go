@@ -40,7 +40,7 @@ func (o order) attempts() int {
 func refsOf(orders []order) []history.Ref {
 	var refs []history.Ref
 	for _, o := range orders {
-		refs = append(refs, history.Ref{Token: o.Token, Kind: o.kind, Queue: o.queue, Delay: int64(o.delay)})
+		refs = append(refs, history.Ref{Token: o.Token, Kind: o.kind, Queue: o.queue, Delay: int64(o.delay), Most: o.attempts(), Payload: o.Sum()})
 	}
 	return refs
 }

@@ -39,7 +39,7 @@ const (
 	Finish Op = "finish" // Call: Refs with Verb and Delay; OK: the same with Result
 
 	// Of handlers.
-	Start    Op = "start"    // Job, Fence, Attempt, Max, Kind, Queue, Token
+	Start    Op = "start"    // Job, Fence, Attempt, Max, Kind, Queue, Token, Payload
 	Seen     Op = "seen"     // Job, Fence: Result "row" or "no row" of the business; DB: the database's time
 	End      Op = "end"      // Job, Fence: Verb: what it returns; Delay; Error; Note: the cause of its context's end
 	Complete Op = "complete" // CompleteTx with its commit: Call, then OK, Refused, Failed (rolled back) or Unknown
@@ -101,6 +101,11 @@ type Ref struct {
 	Delay   int64  `json:"delay,omitempty"` // ns
 	Result  string `json:"result,omitempty"`
 	RunAt   int64  `json:"runat,omitempty"` // µs since 1970
+
+	// Most and Payload are of an enqueue: how many attempts the job may have, and
+	// script.Order.Sum. A start has Payload too.
+	Most    int    `json:"most,omitempty"`
+	Payload uint32 `json:"payload,omitempty"`
 }
 
 // Event is one line of a history.

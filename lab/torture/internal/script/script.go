@@ -3,7 +3,11 @@
 // it starts, and the checker have in common.
 package script
 
-import "time"
+import (
+	"fmt"
+	"hash/crc32"
+	"time"
+)
 
 // Role is what a process is in a run.
 type Role string
@@ -89,6 +93,10 @@ type Order struct {
 	// Delay, in milliseconds, is the pause of a retry or snooze.
 	Delay int `json:"delay,omitempty"`
 }
+
+// Sum tells an order from any other: that of the handler is to be that of the
+// producer.
+func (o Order) Sum() uint32 { return crc32.ChecksumIEEE(fmt.Append(nil, o)) }
 
 // FewAttempts is how many attempts a job has at most that is meant to use them
 // up. All others have far more.
