@@ -67,6 +67,9 @@ func root() *cobra.Command {
 			if guard != "" {
 				return f.control(cmd, guard)
 			}
+			if err := sane(p, minutes); err != nil {
+				return err
+			}
 			for _, name := range faults {
 				one, ok := fault.Named(name)
 				if !ok {
@@ -97,6 +100,10 @@ func root() *cobra.Command {
 	cmd.Flags().DurationVar(&p.Lease, "lease", p.Lease, "of the workers: fencepost.Config.Lease")
 	cmd.Flags().DurationVar(&p.Poll, "poll", p.Poll, "of the workers: fencepost.Config.PollInterval")
 	cmd.Flags().StringVar(&guard, "break", "", "do without a guard; see the command list")
+	// A control is a plan of its own.
+	for _, other := range []string{"fault", "minutes", "rate", "workers", "lease", "poll"} {
+		cmd.MarkFlagsMutuallyExclusive("break", other)
+	}
 	cmd.AddCommand(
 		suite(&f, "short", "At least 12 faults and 4 controls, in less than 5 minutes", false, run.Short),
 		suite(&f, "full", "All faults, all controls, and River beside, in about 25 minutes", true, run.Full),
@@ -104,6 +111,23 @@ func root() *cobra.Command {
 		listCommand(),
 	)
 	return cmd
+}
+
+// sane says what is wrong with the numbers of a plan.
+func sane(p run.Plan, minutes float64) error {
+	switch {
+	case minutes < 0:
+		return fmt.Errorf("--minutes is %v; must not be below 0", minutes)
+	case p.Rate < 0:
+		return fmt.Errorf("--rate is %v; must not be below 0", p.Rate)
+	case p.Workers < 1:
+		return fmt.Errorf("--workers is %d; must be at least 1", p.Workers)
+	case p.Lease < 2*time.Second:
+		return fmt.Errorf("--lease is %v; must be at least 2s", p.Lease)
+	case p.Poll < time.Second:
+		return fmt.Errorf("--poll is %v; must be at least 1s", p.Poll)
+	}
+	return nil
 }
 
 // suite is a command that plays more than one run. wrong: one of its faults needs
