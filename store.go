@@ -29,7 +29,8 @@ type store struct {
 	marks    *claim.Marks
 
 	// Of the exchange's goroutine alone.
-	apart        bool // the last exchange in one commit did not work
+	apart        bool          // the last exchange in one commit did not work
+	room         [][]claim.Row // for the rows of the next one, those of the last
 	saidRejected time.Time
 }
 
@@ -61,7 +62,11 @@ func (s *store) inOne(ctx context.Context, trip dispatcher.Trip) (haul dispatche
 	requests := make([]claim.Request, len(trip.Wants))
 	for i, want := range trip.Wants {
 		requests[i] = s.request(want)
+		if i < len(s.room) {
+			requests[i].Into = s.room[i]
+		}
 	}
+	s.room = s.room[:0]
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	err = s.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
@@ -72,6 +77,9 @@ func (s *store) inOne(ctx context.Context, trip dispatcher.Trip) (haul dispatche
 	switch {
 	case err == nil:
 		s.stored(trip.Outcomes, haul.Results)
+		for _, c := range haul.Claimed {
+			s.room = append(s.room, c.Rows)
+		}
 	case len(trip.Outcomes) > 0:
 		haul.FinishErr = err
 	default:

@@ -124,7 +124,7 @@ type asked struct {
 
 // ask queues a claim and the look at what is left behind it.
 func (t *Table) ask(b *pgx.Batch, r Request, lease time.Duration, worker string) *asked {
-	a := &asked{Request: r}
+	a := &asked{Request: r, rows: r.Into[:0]}
 	runAts, ids := r.Look.From.columns()
 	b.Queue(t.sql(sqlClaim), r.Queue, r.Kinds, int64(r.Limit), lease.Microseconds(), worker, runAts, ids).Query(a.read)
 	b.Queue(t.sql(sqlNext), r.Queue, r.Kinds, runAts, ids).QueryRow(func(row pgx.Row) error { return row.Scan(&a.next, &a.walk) })
@@ -146,7 +146,7 @@ func (a *asked) read(rows pgx.Rows) error {
 		}
 		r.Queue, r.Kind = string(queue), string(kind)
 		if len(a.rows) == few { // so there are many, most likely as many as asked for
-			a.rows = slices.Grow(a.rows, min(max(a.Limit, few), many)-few)
+			a.rows = slices.Grow(a.rows, max(min(a.Limit, many)-few, 0))
 		}
 		a.rows = append(a.rows, r)
 	}

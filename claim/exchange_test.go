@@ -192,3 +192,30 @@ func TestAnExchangeOfATerminatedBackend(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Rows that nobody needs any more lend their memory to those of the next claim,
+// and nothing else.
+func TestAClaimUsesTheMemoryItIsGiven(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	old := make([]claim.Row, 2)
+	for i := range old {
+		old[i] = claim.Row{ID: -1, Kind: "old", Payload: []byte("old"), Progress: []byte("old"), Attempt: 9}
+	}
+	b.insert(3)
+	for _, want := range []int{2, 1, 0} {
+		c, err := b.Claim(b.ctx, b.conn, claim.Request{Queue: queue, Limit: 2, Into: old}, lease, "worker")
+		if err != nil || len(c.Rows) != want || want > 0 && &c.Rows[0] != &old[0] {
+			t.Fatal(c, err)
+		}
+		for _, row := range c.Rows {
+			if row.ID < firstID || row.Kind != "test" || string(row.Payload) != "{}" || row.Progress != nil || row.Attempt != 1 {
+				t.Errorf("claimed %+v", row)
+			}
+		}
+	}
+	b.insert(20)
+	if c, err := b.Claim(b.ctx, b.conn, claim.Request{Queue: queue, Limit: 50, Into: old}, lease, "worker"); err != nil || len(c.Rows) != 20 {
+		t.Fatal(c, err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,7 +28,9 @@ var ErrRejected = errors.New("outcome rejected")
 // where nobody waits for a row nobody can deadlock.
 const sqlFinish = `
 WITH o AS MATERIALIZED (
-    SELECT o.id, o.fence, o.verb, o.delay, o.error, o.n
+    -- What all of the outcomes have alike may be left out: done, without a delay or
+    -- an error. A NULL among the arrays is as long as the others.
+    SELECT o.id, o.fence, coalesce(o.verb, 'done') AS verb, coalesce(o.delay, 0) AS delay, o.error, o.n
     FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[])
          WITH ORDINALITY AS o (id, fence, verb, delay, error, n)
 ), l AS MATERIALIZED (
@@ -151,16 +154,30 @@ type answers struct{ results []Result }
 // error.
 func (t *Table) tell(b *pgx.Batch, outcomes []Outcome) *answers {
 	n := len(outcomes)
-	ids, fences, delays := make([]int64, n), make([]int64, n), make([]int64, n)
-	verbs, texts := make([]string, n), make([]string, n)
+	ids, fences := make([]int64, n), make([]int64, n)
+	var verbs, texts []string
+	var delays []int64
 	for i, o := range outcomes {
-		ids[i], fences[i], verbs[i] = o.ID, o.Fence, string(o.Verb)
-		delays[i] = min(max(o.Delay, 0), maxDelay).Microseconds()
-		texts[i] = payload.CleanText(o.Error, maxErrorBytes)
+		ids[i], fences[i] = o.ID, o.Fence
+		verbs = set(verbs, i, n, string(o.Verb), string(Done))
+		delays = set(delays, i, n, min(max(o.Delay, 0), maxDelay).Microseconds(), 0)
+		texts = set(texts, i, n, payload.CleanText(o.Error, maxErrorBytes), "")
 	}
 	a := &answers{results: make([]Result, 0, n)}
 	b.Queue(t.sql(sqlFinish), ids, fences, verbs, delays, texts).Query(a.read)
 	return a
+}
+
+// set sets the i-th value of a column of n that is nil as long as all of them are
+// the usual one.
+func set[T comparable](column []T, i, n int, value, usual T) []T {
+	if column == nil && value != usual {
+		column = slices.Repeat([]T{usual}, n)
+	}
+	if column != nil {
+		column[i] = value
+	}
+	return column
 }
 
 func (a *answers) read(rows pgx.Rows) error {

@@ -36,6 +36,9 @@ type Request struct {
 	Kinds []string // kinds that the caller can run; nil means every kind
 	Limit int
 	Look  Look // of Marks; zero: at all jobs
+	// Into may be a slice that nobody needs any more: its memory is used for the
+	// rows that are claimed.
+	Into []Row
 }
 
 // Claimed is the answer to a Request.

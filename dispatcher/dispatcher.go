@@ -65,7 +65,8 @@ type Trip struct {
 	Wants    []Want
 }
 
-// Haul is what an Exchange brings back.
+// Haul is what an Exchange brings back. Its memory is the Store's again when
+// Exchange is called the next time.
 type Haul struct {
 	// Results are the answers to the outcomes, in their order.
 	Results []claim.Result

@@ -16,8 +16,8 @@ func (l *loop) farewell(callers <-chan struct{}) error {
 	}
 	var unstored []int64
 	for _, h := range l.leases.held {
-		if !slices.Contains(l.left, h.lease.ID) {
-			unstored = append(unstored, h.lease.ID)
+		if !slices.Contains(l.left, h.row.ID) {
+			unstored = append(unstored, h.row.ID)
 		}
 	}
 	if len(unstored) > 0 {

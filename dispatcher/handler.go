@@ -16,7 +16,7 @@ type report struct {
 // work runs one handler and delivers exactly one report, whatever the handler
 // does: return, panic or end its goroutine. After gone is closed nobody wants
 // the report any more.
-func (l *loop) work(ctx context.Context, row claim.Row, timeout time.Duration) {
+func (l *loop) work(ctx context.Context, row *claim.Row, timeout time.Duration) {
 	defer l.handlers.Done()
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -40,7 +40,7 @@ func (l *loop) work(ctx context.Context, row claim.Row, timeout time.Duration) {
 			outcome = l.crashed(row, recover())
 		}
 	}()
-	err := l.cfg.Handle(ctx, row)
+	err := l.cfg.Handle(ctx, *row)
 	// Judging calls methods of the user's error: also under the recover above.
 	outcome = l.judge(row, timeout, err, context.Cause(ctx))
 }

@@ -10,8 +10,7 @@ import (
 // held is a job whose lease is ours, from its claim until the database has
 // taken its outcome.
 type held struct {
-	lease  claim.Lease
-	kind   string
+	row    claim.Row               // its handler's too, as long as that runs
 	slots  *slots                  // of its queue
 	cancel context.CancelCauseFunc // of its handler; nil if it never had one
 
@@ -62,7 +61,7 @@ func extendTime(term time.Duration) time.Duration { return min(term/3, 5*time.Se
 func checkTime(term time.Duration) time.Duration { return extendTime(term) / 2 }
 
 func (l *leases) add(h *held) {
-	l.held[h.lease] = h
+	l.held[h.row.Lease()] = h
 	l.look = earliest(l.look, h.since.Add(l.term/3)) // nobody is stuck before
 }
 
@@ -115,12 +114,12 @@ func (l *leases) due(now time.Time) (d duties) {
 			}
 		}
 		if !h.lost && l.away.IsZero() {
-			all = append(all, h.lease)
+			all = append(all, h.row.Lease())
 		}
 		if h.extendable() && l.away.IsZero() {
 			extendAt = earliest(extendAt, h.since.Add(l.term/3))
 			if !now.Before(h.since.Add(l.term / 6)) {
-				soon = append(soon, h.lease)
+				soon = append(soon, h.row.Lease())
 			}
 		}
 	}

@@ -327,7 +327,7 @@ func (s *leaseScript) do(line string) string {
 	switch words[0] {
 	case "add":
 		lease.ID, _ = strconv.ParseInt(words[1], 10, 64)
-		h := &held{lease: lease, since: s.now, running: true}
+		h := &held{row: claim.Row{ID: lease.ID}, since: s.now, running: true}
 		if len(words) > 2 {
 			d, _ := time.ParseDuration(words[2])
 			h.stuckAt = s.now.Add(d)
@@ -368,7 +368,7 @@ func (s *leaseScript) due() string {
 	if d.order != nil {
 		var named []*held
 		for _, l := range d.order.leases {
-			named = append(named, &held{lease: l})
+			named = append(named, &held{row: claim.Row{ID: l.ID}})
 		}
 		switch {
 		case len(named) == 0:
@@ -395,7 +395,7 @@ func ids(what string, held []*held) string {
 	}
 	var ids []int64
 	for _, h := range held {
-		ids = append(ids, h.lease.ID)
+		ids = append(ids, h.row.ID)
 	}
 	slices.Sort(ids)
 	return what + " " + strings.Trim(fmt.Sprint(ids), "[]")

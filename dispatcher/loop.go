@@ -192,9 +192,9 @@ func (l *loop) advance(now time.Time) {
 		case storing:
 			for _, h := range l.running() {
 				h.running = false
-				l.left = append(l.left, h.lease.ID)
+				l.left = append(l.left, h.row.ID)
 				l.desk.outbox.put(claim.Outcome{
-					Lease: h.lease,
+					Lease: h.row.Lease(),
 					Verb:  claim.Release,
 					Error: fmt.Sprintf("%v: its handler did not return", ErrStopping),
 				})
@@ -218,13 +218,13 @@ func (l *loop) running() (running []*held) {
 func (l *loop) tend(now time.Time) {
 	d := l.leases.due(now)
 	for _, h := range d.lapsed {
-		l.cfg.Logger.Warn("lease ran out before it could be extended; handler is cancelled", "job", h.lease.ID, "kind", h.kind)
+		l.cfg.Logger.Warn("lease ran out before it could be extended; handler is cancelled", "job", h.row.ID, "kind", h.row.Kind)
 		h.cancel(claim.ErrLeaseLost)
 	}
 	for _, h := range d.stuck {
 		h.slots.stuck++
 		l.cfg.Logger.Error("handler is stuck: it goes on long after its timeout; its lease is let go",
-			"job", h.lease.ID, "kind", h.kind, "queue", h.slots.Name, "stuck", h.slots.stuck, "spares", h.slots.Spares)
+			"job", h.row.ID, "kind", h.row.Kind, "queue", h.slots.Name, "stuck", h.slots.stuck, "spares", h.slots.Spares)
 	}
 	if d.order != nil {
 		l.orders <- *d.order
@@ -241,12 +241,12 @@ func (l *loop) kept(k kept) {
 	}
 	for _, h := range l.leases.answered(time.Now(), k) {
 		if h.cancelled {
-			l.cfg.Logger.Info("job was cancelled by an operator; so is its handler", "job", h.lease.ID, "kind", h.kind)
+			l.cfg.Logger.Info("job was cancelled by an operator; so is its handler", "job", h.row.ID, "kind", h.row.Kind)
 			h.cancel(ErrCancelled)
-			l.cfg.Cancelled(h.lease)
+			l.cfg.Cancelled(h.row.Lease())
 			continue
 		}
-		l.cfg.Logger.Warn("lease was taken over; handler is cancelled", "job", h.lease.ID, "kind", h.kind)
+		l.cfg.Logger.Warn("lease was taken over; handler is cancelled", "job", h.row.ID, "kind", h.row.Kind)
 		h.cancel(claim.ErrLeaseLost)
 	}
 }
@@ -258,7 +258,8 @@ func (l *loop) ended(r report) {
 		return // left behind, and its job handed back, a moment ago
 	}
 	h.running = false
-	h.cancel(nil) // frees what hangs on the context
+	h.row.Payload, h.row.Progress = nil, nil // its outcome may have to wait for long
+	h.cancel(nil)                            // frees what hangs on the context
 	h.slots.busy--
 	if h.stuck {
 		h.slots.stuck--
@@ -287,12 +288,13 @@ func (l *loop) landed(r returned) {
 		l.leases.drop(lease)
 	}
 	for _, arrival := range landing.start {
-		for _, row := range arrival.rows {
-			l.start(now, r.sent, arrival.slots, row)
+		for i := range arrival.rows {
+			l.start(now, r.sent, arrival.slots, arrival.rows[i])
 		}
+		clear(arrival.rows) // what a job keeps alive is its own business
 	}
 	for _, row := range landing.back {
-		l.leases.add(&held{lease: row.Lease(), since: r.sent})
+		l.leases.add(&held{row: claim.Row{ID: row.ID, Fence: row.Fence}, since: r.sent})
 		l.desk.outbox.put(claim.Outcome{Lease: row.Lease(), Verb: claim.Return})
 	}
 	if len(landing.back) > 0 && !l.desk.closed {
@@ -310,8 +312,7 @@ func (l *loop) landed(r returned) {
 func (l *loop) start(now, claimed time.Time, s *slots, row claim.Row) {
 	ctx, cancel := context.WithCancelCause(l.base)
 	h := &held{
-		lease:   row.Lease(),
-		kind:    row.Kind,
+		row:     row,
 		slots:   s,
 		cancel:  cancel,
 		since:   claimed,
@@ -323,5 +324,5 @@ func (l *loop) start(now, claimed time.Time, s *slots, row claim.Row) {
 	}
 	l.leases.add(h)
 	l.handlers.Add(1)
-	go l.work(ctx, row, timeout)
+	go l.work(ctx, &h.row, timeout)
 }

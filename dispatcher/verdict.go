@@ -64,7 +64,7 @@ const (
 
 // judge decides what becomes of a job whose handler has returned err, while
 // the cause of its context's end, if it had ended, was cause.
-func (d *Dispatcher) judge(row claim.Row, timeout time.Duration, err, cause error) claim.Outcome {
+func (d *Dispatcher) judge(row *claim.Row, timeout time.Duration, err, cause error) claim.Outcome {
 	outcome := claim.Outcome{Lease: row.Lease(), Verb: claim.Done}
 	switch {
 	case errors.Is(cause, ErrCancelled):
@@ -101,7 +101,7 @@ func (d *Dispatcher) judge(row claim.Row, timeout time.Duration, err, cause erro
 // crashed is the outcome of a handler that has not returned: a failed attempt
 // like any other. It must be called while the goroutine unwinds, so that the
 // stack is still there; value is nil after runtime.Goexit.
-func (d *Dispatcher) crashed(row claim.Row, value any) claim.Outcome {
+func (d *Dispatcher) crashed(row *claim.Row, value any) claim.Outcome {
 	message := goexited
 	if value != nil {
 		message = cut("panic: "+fmt.Sprint(value), mostMessage)

@@ -160,7 +160,7 @@ func outcomeOf(t *testing.T, ctx context.Context, cfg Config) claim.Outcome {
 	reports := make(chan report)
 	l := &loop{Dispatcher: New(cfg), reports: reports}
 	l.handlers.Add(1)
-	go l.work(ctx, claim.Row{ID: 5, Fence: 9, Attempt: 7}, time.Minute)
+	go l.work(ctx, &claim.Row{ID: 5, Fence: 9, Attempt: 7}, time.Minute)
 	select {
 	case r := <-reports:
 		if r.lease != r.outcome.Lease {
