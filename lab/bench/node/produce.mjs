@@ -76,7 +76,7 @@ async function openLoop (queue, asked) {
 function produced (asked) {
   const delayed = asked.delay > 0 || asked.delay_to > 0
   const out = { seconds: 0 }
-  if (asked.rate > 0 || delayed) {
+  if (asked.log || asked.rate > 0 || delayed) {
     out.scheduled = new Array(asked.n).fill(0)
     out.returned = new Array(asked.n).fill(0)
   }

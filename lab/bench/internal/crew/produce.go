@@ -136,7 +136,7 @@ func until(at int64) {
 
 func newProduced(p wire.Produce) *wire.Produced {
 	out := &wire.Produced{}
-	if p.Rate > 0 || p.Delay > 0 || p.DelayTo > 0 {
+	if p.Log || p.Rate > 0 || p.Delay > 0 || p.DelayTo > 0 {
 		out.Scheduled, out.Returned = make([]int64, p.N), make([]int64, p.N)
 	}
 	if p.Delay > 0 || p.DelayTo > 0 {

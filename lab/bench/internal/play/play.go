@@ -2,6 +2,7 @@
 package play
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,9 +107,7 @@ func run(ctx context.Context, how How, s suite.Suite, programs programs, book *b
 			fmt.Fprintln(how.Log, "  "+l.Words())
 		},
 	}
-	if b.Rounds == 0 {
-		b.Rounds = 3
-	}
+	b.Rounds = cmp.Or(b.Rounds, s.Rounds, 3)
 	if how.Quick {
 		b.Rounds = 1
 	}

@@ -17,7 +17,16 @@ type entrant struct {
 
 // chosen are those whose peer was chosen.
 func (b *Bench) chosen(entrants ...entrant) []entrant {
-	return slices.DeleteFunc(entrants, func(e entrant) bool { return !slices.Contains(b.Peers, e.peer) })
+	return slices.DeleteFunc(entrants, func(e entrant) bool { return !slices.Contains(b.Peers, e.family()) })
+}
+
+// family is the peer under the name by which one chooses it: there are two
+// floors, one for each question.
+func (e entrant) family() string {
+	if e.peer == "wakefloor" {
+		return "floor"
+	}
+	return e.peer
 }
 
 // results are the drains of each entrant, one a round.

@@ -15,6 +15,7 @@ import (
 var unfinished = map[string]string{
 	"fencepost": "fencepost.jobs",
 	"floor":     "fencepost.jobs",
+	"wakefloor": "fencepost.jobs",
 	"river":     "river_job WHERE state <> 'completed'",
 	"graphile":  "graphile_worker._private_jobs",
 	"pgboss":    "pgboss.job WHERE name NOT LIKE '\\_\\_pgboss\\_\\_%' AND state <> 'completed'",

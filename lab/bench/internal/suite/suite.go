@@ -20,7 +20,9 @@ type Suite struct {
 	Peers []string
 	// Quick: part of bench-quick, which has one round and Size small.
 	Quick bool
-	Run   func(ctx context.Context, b *Bench) error
+	// Rounds, unless others were asked for. Default 3.
+	Rounds int
+	Run    func(ctx context.Context, b *Bench) error
 }
 
 // All suites, in the order in which they are run.
@@ -69,15 +71,23 @@ func (b *Bench) Alternate(ctx context.Context, names []string, run func(name str
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			rate, err := b.Host.ProbeCommits(ctx)
-			if err != nil {
+			if err := b.probe(ctx, name, round); err != nil {
 				return err
 			}
-			b.Record(figures.Sample{Subject: "disk", Who: name, Round: round, Figure: "commits/s", Value: rate})
 			if err := run(name, round); err != nil {
 				return fmt.Errorf("%s, round %d: %w", name, round+1, err)
 			}
 		}
 	}
+	return nil
+}
+
+// probe records what the disk is good for before a round of somebody's.
+func (b *Bench) probe(ctx context.Context, who string, round int) error {
+	rate, err := b.Host.ProbeCommits(ctx)
+	if err != nil {
+		return err
+	}
+	b.Record(figures.Sample{Subject: "disk", Who: who, Round: round, Figure: "commits/s", Value: rate})
 	return nil
 }

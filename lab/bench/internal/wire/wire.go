@@ -27,6 +27,8 @@ type Described struct {
 	Version string `json:"version"`
 	// Settings in words, with batch sizes and durability, for the report.
 	Settings string `json:"settings"`
+	// Address is where it answers HTTP, if it does.
+	Address string `json:"address,omitempty"`
 }
 
 // Produce asks for jobs. Job number n, counted on from First, carries n.
@@ -55,11 +57,13 @@ type Produce struct {
 	DelayTo time.Duration `json:"delay_to"`
 	Queue   string        `json:"queue,omitempty"`
 	Seed    uint64        `json:"seed"`
+	// Log: remember when each call returned, also without a Rate or a Delay.
+	Log bool `json:"log"`
 }
 
 // Produced says what became of it. All times are nanoseconds of Now. The slices
 // are by job, in the order of their numbers, and filled if there is a Rate, a
-// Gap or a Delay.
+// Delay or Log.
 type Produced struct {
 	Seconds float64 `json:"seconds"`
 	// Scheduled is when the call was to be made.
