@@ -36,6 +36,16 @@ func (h *Host) Read(ctx context.Context, database string) (m Meter, err error) {
 	return m, err
 }
 
+// Calls counts the statements that clients have sent to the database and whose
+// text is LIKE that.
+func (h *Host) Calls(ctx context.Context, database, like string) (n int64, err error) {
+	err = h.admin(ctx, func(c *pgx.Conn) error {
+		return c.QueryRow(ctx, `SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
+			WHERE d.datname = $1 AND toplevel AND query LIKE $2`, database, like).Scan(&n)
+	})
+	return n, err
+}
+
 // Sub is what happened between before and m.
 func (m Meter) Sub(before Meter) Meter {
 	return Meter{

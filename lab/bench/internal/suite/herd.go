@@ -1,0 +1,112 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost-go/fencepost/lab/bench/internal/figures"
+	"github.com/fencepost-go/fencepost/lab/bench/internal/wire"
+)
+
+func init() {
+	All = append(All, Suite{
+		Name: "herd", About: "many idle processes and a job now and then: who claims, and how soon",
+		Peers: []string{"floor"},
+		Run:   herdSuite,
+	})
+}
+
+const herdProcesses = 32
+
+// claimLike is what a claim of ours looks like to pg_stat_statements, which
+// puts $1 and so on where there were constants.
+const claimLike = "%attempts = j.attempts +%"
+
+func herdSuite(ctx context.Context, b *Bench) error {
+	entrants := b.wakers()
+	names := make([]string, len(entrants))
+	for i, e := range entrants {
+		names[i] = e.name
+	}
+	p := wire.Produce{N: b.Size(250), Rate: 5, Clients: 4}
+	r := make(latencies)
+	var claims []float64
+	err := b.Alternate(ctx, names, func(name string, round int) error {
+		e := entrants[slices.Index(names, name)]
+		p.Seed = uint64(round) // the same for all
+		l, settings, perJob, err := b.herd(ctx, e, p)
+		if err != nil {
+			return err
+		}
+		b.recordLatency("herd", e, settings, round, l)
+		r[name] = append(r[name], l)
+		if name == ownRow {
+			b.Logf("  herd, %s, round %d: %.3g claims a job", name, round+1, perJob)
+			b.Record(figures.Sample{Subject: "herd", Who: e.peer, Settings: e.name + ": " + settings, Round: round, Figure: "claims/job", Value: perJob})
+			claims = append(claims, perJob)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("%d processes at their defaults; %d jobs of 200 B, one each 200 ms on average at random distances; done jobs kept; every commit durable", herdProcesses, p.N)
+	b.reportMeasured(figures.AtMost("herd_claims", claims, 3, "claims", "an absolute limit", "statements that claim, a job; "+what))
+	b.reportMeasured(figures.AtMost("herd_wake", r.ratios(ownRow, wakeFloorRow, 99), 3, "×", "one NOTIFY and one durable claim by hand, in one process",
+		"p99 from the return of Enqueue to the start of the handler; "+what))
+	return nil
+}
+
+func (b *Bench) herd(ctx context.Context, e entrant, p wire.Produce) (l latency, settings string, claims float64, err error) {
+	workers := 1
+	if e.name == ownRow {
+		workers = herdProcesses
+	}
+	c, err := b.couple(ctx, e, workers, wire.Work{})
+	if err != nil {
+		return l, "", 0, err
+	}
+	defer func() { err = join(err, c.close()) }()
+	if err := c.ready(ctx); err != nil {
+		return l, "", 0, err
+	}
+	if err := b.Host.Settle(ctx); err != nil {
+		return l, "", 0, err
+	}
+	database, err := databaseOf(c.dsn)
+	if err != nil {
+		return l, "", 0, err
+	}
+	before, err := b.Host.Calls(ctx, database, claimLike)
+	if err != nil {
+		return l, "", 0, err
+	}
+	if err := c.produce(ctx, p); err != nil {
+		return l, "", 0, err
+	}
+	after, err := b.Host.Calls(ctx, database, claimLike)
+	if err != nil {
+		return l, "", 0, err
+	}
+	if err := c.stop(ctx); err != nil {
+		return l, "", 0, err
+	}
+	if e.name == ownRow && after-before < int64(p.N/2) {
+		// One may take two jobs, but this says that its text has changed.
+		return l, "", 0, fmt.Errorf("%d claims of %d jobs were counted: is this what a claim looks like: %s?", after-before, p.N, claimLike)
+	}
+	l, err = c.pickUps(nil)
+	return l, c.settings(), perJob(float64(after-before), p.N), err
+}
+
+// databaseOf is the name of the database that a connection string names.
+func databaseOf(dsn string) (string, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return "", err
+	}
+	return config.Database, nil
+}
