@@ -27,8 +27,16 @@ type couple struct {
 // patience is how long one waits for the last jobs.
 const patience = 20 * time.Second
 
+// producerConns lets as many enqueue at once as a suite asks for.
+const producerConns = 32
+
 // couple makes one whose workers do what w says.
-func (b *Bench) couple(ctx context.Context, e entrant, workers int, w wire.Work) (c *couple, err error) {
+func (b *Bench) couple(ctx context.Context, e entrant, workers int, w wire.Work) (*couple, error) {
+	return b.mixed(ctx, e, e, workers, w)
+}
+
+// mixed makes one that somebody else enqueues for.
+func (b *Bench) mixed(ctx context.Context, e, producer entrant, workers int, w wire.Work) (c *couple, err error) {
 	c = &couple{entrant: e}
 	defer func() {
 		if err != nil {
@@ -42,7 +50,7 @@ func (b *Bench) couple(ctx context.Context, e entrant, workers int, w wire.Work)
 	c.undo = append(c.undo, drop)
 	w.Log = true
 	for range workers {
-		worker, err := b.member(ctx, c)
+		worker, err := b.member(ctx, c, e, c.dsn)
 		if err != nil {
 			return c, err
 		}
@@ -51,15 +59,14 @@ func (b *Bench) couple(ctx context.Context, e entrant, workers int, w wire.Work)
 			return c, err
 		}
 	}
-	c.producer, err = b.member(ctx, c)
+	c.producer, err = b.member(ctx, c, producer, withConnections(c.dsn, producerConns))
 	return c, err
 }
 
 // member starts a process of the couple.
-func (b *Bench) member(ctx context.Context, c *couple) (*wire.Child, error) {
-	o := c.o
-	o.DSN = c.dsn
-	child, err := b.Start(ctx, c.peer, o)
+func (b *Bench) member(ctx context.Context, c *couple, e entrant, dsn string) (*wire.Child, error) {
+	e.o.DSN = dsn
+	child, err := b.Start(ctx, e.peer, e.o)
 	if err == nil {
 		c.undo = append(c.undo, child.Close)
 	}
@@ -72,8 +79,13 @@ func (c *couple) settings() string { return c.workers[0].Described.Settings }
 // ready lets it have enqueued and worked some jobs before one looks:
 // connections are made and statements prepared then.
 func (c *couple) ready(ctx context.Context) error {
-	err := c.produce(ctx, wire.Produce{N: 20, Rate: 100, Clients: 4})
-	c.warm = len(c.produced.Returned)
+	return c.warmUp(ctx, wire.Produce{N: 20, Rate: 100, Clients: 4})
+}
+
+// warmUp is the same with what is asked for.
+func (c *couple) warmUp(ctx context.Context, p wire.Produce) error {
+	err := c.produce(ctx, p)
+	c.warm, c.produced.Seconds = len(c.produced.Returned), 0
 	return err
 }
 

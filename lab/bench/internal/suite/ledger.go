@@ -85,4 +85,20 @@ func (l *ledger) emptied(ctx context.Context, limit int64) (at int64, left int, 
 	}
 }
 
+// watched is emptied with one look after the other, and the time at which the
+// last of them had its answer: not too early for anybody.
+func (l *ledger) watched(ctx context.Context, limit int64) (at int64, left int, err error) {
+	for {
+		yes, err := l.empty(ctx)
+		at = wire.Now()
+		if err != nil || yes {
+			return at, 0, err
+		}
+		if at >= limit {
+			left, err = l.left(ctx)
+			return at, left, err
+		}
+	}
+}
+
 func (l *ledger) close() error { return l.conn.Close(context.Background()) }
