@@ -85,6 +85,11 @@ func root() *cobra.Command {
 				if len(faults) == 0 {
 					p.Faults = run.Possible(at)
 				}
+				for _, one := range p.Faults {
+					if why := run.Lacks(one, at); why != "" {
+						return report.Run{}, fmt.Errorf("fault %s cannot be made here: %s", one.Name, why)
+					}
+				}
 				return run.One(ctx, p, at)
 			})
 		},

@@ -64,7 +64,7 @@ func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 		Controls: len(Controls), Rivals: 10,
 	}
 	for _, f := range fault.All {
-		result.Demands.Names[f.Name] = lacks(f, at)
+		result.Demands.Names[f.Name] = Lacks(f, at)
 	}
 	if err := addControls(ctx, &result, seed, at, torture.Guards); err != nil {
 		return result, err
@@ -95,15 +95,15 @@ func addControls(ctx context.Context, result *report.Run, seed uint64, at Place,
 // Possible are the faults that can be made on this machine.
 func Possible(at Place) (faults []fault.Fault) {
 	for _, f := range fault.All {
-		if lacks(f, at) == "" {
+		if Lacks(f, at) == "" {
 			faults = append(faults, f)
 		}
 	}
 	return faults
 }
 
-// lacks says what a fault needs that is not there; "": nothing.
-func lacks(f fault.Fault, at Place) string {
+// Lacks says what a fault needs that is not there; "": nothing.
+func Lacks(f fault.Fault, at Place) string {
 	switch n := f.Needs; {
 	case n.Mount && !stage.CanMount():
 		return "it mounts a small file system, which takes root"
