@@ -3,7 +3,9 @@ package check
 import "time"
 
 // bells: a due job starts within moments while bells are heard, and within one
-// poll interval when they are not, if a slot is free all the while.
+// poll interval when they are not, if a slot is free all the while. Somebody who
+// gets as many jobs as he asks for, again and again, has none for this one: it
+// waits behind others.
 func bells(ix *index, f *finding) {
 	for _, j := range ix.jobs {
 		if len(j.lost) > 0 {
@@ -42,7 +44,11 @@ func waited(ix *index, f *finding, j *job, c *change) {
 		f.part(name, 1)
 		return
 	}
-	idle := ix.free(j.queue, due, deadline)
+	until := ix.last
+	if c.next != nil {
+		until = c.next.at
+	}
+	idle, newest, deadline := ix.free(j.queue, span{due, until}, bound)
 	if idle == nil {
 		return
 	}
@@ -52,6 +58,9 @@ func waited(ix *index, f *finding, j *job, c *change) {
 		ix.change(c),
 		{ix.at(due), "documented", "the job is due and committed"},
 		{ix.at(deadline), "documented", "by now it should have started, " + name + ": " + idle.name + " had a free slot for " + bound.Round(time.Millisecond).String()},
+	}
+	if newest != nil {
+		s = append(s, ix.call(newest)...)
 	}
 	if c.next != nil {
 		s = append(s, ix.change(c.next))

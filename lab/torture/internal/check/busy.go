@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"sort"
+	"time"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
 )
 
 // load is how many handlers of one queue a process runs, over time: each step
@@ -86,16 +89,51 @@ func (p *process) able(from, to, settle int64) bool {
 		!meets(p.pauses, from-settle, to) && !meets(p.cuts, from-settle, to)
 }
 
-// free returns a worker that had a slot for a job of the queue in all of that
-// time; nil: there was none.
-func (ix *index) free(queue string, from, to int64) *process {
-	if meets(ix.pauses[queue], from, to) {
-		return nil
+// asked is the newest that the process has asked of the queue by the end of that
+// time, and until when it had no slot left over: until its last claim came back,
+// and if that brought all that it had asked for, it had to ask again. 0: all the
+// time, its claims came back short, or it asked for nothing.
+func (p *process) asked(queue string, from, to int64) (newest *call, until int64) {
+	asks := p.asks[queue]
+	i := sort.Search(len(asks), func(i int) bool { return asks[i].At > to })
+	if i > 0 {
+		newest = asks[i-1]
 	}
-	for _, p := range ix.crew {
-		if slots := ix.Limits.Slots[queue]; p.able(from, to, ix.settle()) && p.busy[queue].most(from, to) < slots {
-			return p
+	for i--; i >= 0; i-- {
+		c := asks[i]
+		switch {
+		case c.ret == nil:
+			return newest, never
+		case c.ret.At <= from:
+			return newest, 0
+		case c.ret.At > to, c.phase() == history.OK && len(c.ret.Refs) >= c.Asked:
+			return newest, c.ret.At
 		}
 	}
-	return nil
+	return newest, 0
+}
+
+// free returns a worker that in that time had a slot for a job of the queue for
+// so long, with the newest that it had asked for and when so long was over; nil:
+// there was none.
+func (ix *index) free(queue string, in span, bound time.Duration) (*process, *call, int64) {
+	for _, p := range ix.crew {
+		for from := in.from; from < in.to; {
+			to := add(from, bound.Nanoseconds())
+			if to > in.to || from > in.from && ix.met(from-ix.settle(), to, func(f fault) bool { return f.trouble != calm }) {
+				break
+			}
+			newest, until := p.asked(queue, from, to)
+			if until > from {
+				from = until // it asked for all that it could, and got it
+				continue
+			}
+			free := p.able(from, to, ix.settle()) && p.busy[queue].most(from, to) < ix.Limits.Slots[queue]
+			if free && !meets(ix.pauses[queue], from, to) {
+				return p, newest, to
+			}
+			break
+		}
+	}
+	return nil, nil, 0
 }

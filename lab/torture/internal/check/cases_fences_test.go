@@ -1,6 +1,8 @@
 package check
 
 import (
+	"slices"
+	"testing"
 	"time"
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
@@ -168,4 +170,54 @@ var fenceCases = []acase{
 		w.done(w1, id, fence)
 		w.wait(1100 * time.Millisecond)
 	}},
+}
+
+// Who writes late counts as frozen only if it has lost the job by that.
+func TestFrozenWritesAreCounted(t *testing.T) {
+	pause := func(w *world, d time.Duration) {
+		w.harness(history.Pause, w1)
+		w.wait(d)
+		w.harness(history.Resume, w1)
+	}
+	for name, c := range map[string]struct {
+		part string
+		play func(*world)
+	}{
+		"by its freeze": {"by frozen processes", func(w *world) { frozen(w, (*world).done) }},
+		"by an operator's release, frozen": {"by others", func(w *world) {
+			id := w.enqueue("a")
+			fence := w.claim(w1, id)
+			w.harness(history.Pause, w1)
+			w.wait(time.Second)
+			w.operate("release", id)
+			w.harness(history.Resume, w1)
+			w.wait(time.Second)
+			w.done(w1, id, fence)
+		}},
+		"by a reap, long after it was frozen": {"by others", func(w *world) {
+			id := w.enqueue("a")
+			fence := w.claim(w1, id)
+			pause(w, time.Second)
+			w.wait(testLimits.Lease)
+			w.reap(id)
+			w.wait(2 * time.Second)
+			w.done(w1, id, fence)
+		}},
+		"by a reap, before it was frozen": {"by others", func(w *world) {
+			id := w.enqueue("a")
+			fence := w.claim(w1, id)
+			w.wait(testLimits.Lease)
+			w.reap(id)
+			pause(w, time.Second)
+			w.done(w1, id, fence)
+		}},
+	} {
+		w := newWorld()
+		w.crew()
+		c.play(w)
+		parts := Check(w.input())[4].Parts
+		if !slices.Contains(parts, Part{c.part, 1}) {
+			t.Errorf("%s: %v, want one %s", name, parts, c.part)
+		}
+	}
 }

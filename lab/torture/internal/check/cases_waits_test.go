@@ -192,6 +192,46 @@ var waitCases = []acase{
 		}
 		w.done(w1, id, w.claim(w1, id))
 	}},
+	{"11: a job waits behind others, of which each claim is full", nil, func(w *world) {
+		id := w.enqueue("last")
+		for i := range 6 {
+			w.full(i)
+			w.wait(900 * time.Millisecond)
+		}
+		w.done(w1, id, w.claim(w1, id))
+	}},
+	{"11: after a full claim nobody asks again", []int{11}, func(w *world) {
+		id := w.enqueue("last")
+		w.full(1)
+		w.wait(1500 * time.Millisecond)
+		w.full(2)
+		w.wait(2100 * time.Millisecond)
+		w.done(w1, id, w.claim(w1, id))
+	}},
+	{"11: one worker's claims are full, the other one's are not", []int{11}, func(w *world) {
+		id := w.enqueue("last")
+		for i := range 4 {
+			other := w.enqueue(fmt.Sprint(i))
+			w.done(w1, other, w.claim(w1, other))
+			w.idle(w2)
+			w.wait(900 * time.Millisecond)
+		}
+		w.done(w1, id, w.claim(w1, id))
+	}},
+	{"11: both have asked, and wait for an answer", nil, func(w *world) {
+		e := history.Event{Op: history.Claim, Worker: "w:" + w1, Asked: 4, Ref: history.Ref{Queue: script.Main}}
+		id := w.enqueue("a")
+		w.call(w1, e, func() (history.Phase, history.Event) {
+			e := e
+			e.Worker = "w:" + w2
+			w.call(w2, e, func() (history.Phase, history.Event) {
+				w.wait(3 * time.Second)
+				return history.OK, e
+			})
+			return history.OK, e
+		})
+		w.done(w1, id, w.claim(w1, id))
+	}},
 	{"11: a queue is paused", nil, func(w *world) {
 		for _, verb := range []string{"pause", "resume"} {
 			e := history.Event{Op: history.Operate, Ref: history.Ref{Verb: verb, Queue: script.Main}}
@@ -213,6 +253,14 @@ var waitCases = []acase{
 		w.wait(2100 * time.Millisecond)
 		w.idle(w1)
 	}},
+}
+
+// full has each worker do another job, of which it asked for no more.
+func (w *world) full(i int) {
+	for _, proc := range []string{w1, w2} {
+		id := w.enqueue(fmt.Sprint(proc, i))
+		w.done(proc, id, w.claim(proc, id))
+	}
 }
 
 // diesInCrash: a worker dies while the server is down, and its job is taken so

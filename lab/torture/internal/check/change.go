@@ -99,6 +99,10 @@ func classify(l witness.Line) what {
 	return odd
 }
 
+// Reaped says that the change took a job from a worker whose lease was over, or
+// that had died, and made it ready for others.
+func Reaped(l witness.Line) bool { return l.Before.Status == "running" && classify(l) == reaped }
+
 // isReap tells by the text that a reaper leaves. It stays with the job, so that
 // the rest of the line must fit it too.
 func isReap(l witness.Line) bool {

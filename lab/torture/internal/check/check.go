@@ -124,7 +124,7 @@ var names = [...]string{
 	"two handlers of a job only if the first was lost",
 	"nothing starts before it is due",
 	"a death is noticed in time",
-	"without bells each job starts within a poll interval",
+	"a due job starts in time if a slot is free, bells or not",
 	"no more jobs than asked for, no more handlers than slots",
 	"every job is accounted for",
 	"a clean stop leaves nothing behind",

@@ -232,6 +232,10 @@ func (ix *index) readHistory() {
 		case history.Claim:
 			p := ix.procs[c.Proc]
 			p.claims = append(p.claims, c)
+			if p.asks == nil {
+				p.asks = make(map[string][]*call)
+			}
+			p.asks[c.Queue] = append(p.asks[c.Queue], c)
 			if c.phase() != history.OK {
 				continue
 			}

@@ -46,7 +46,8 @@ type process struct {
 	acts   []int64 // when it wrote something down
 
 	claims []*call
-	busy   map[string]*load // its handlers, by queue
+	asks   map[string][]*call // the same, by queue
+	busy   map[string]*load   // its handlers, by queue
 }
 
 // base is the name of a process without the number of its life.

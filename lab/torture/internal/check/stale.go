@@ -50,7 +50,7 @@ func staleWrite(ix *index, f *finding, cl *claim, w *write) {
 	switch {
 	case w.Op == history.Replay:
 		f.part("by the zombie", 1)
-	case meets(ix.procs[w.Proc].pauses, w.At-ix.Limits.Lease.Nanoseconds()*2, w.At):
+	case ix.frozenOut(cl, w):
 		f.part("by frozen processes", 1)
 	default:
 		f.part("by others", 1)
@@ -58,6 +58,16 @@ func staleWrite(ix *index, f *finding, cl *claim, w *write) {
 	if w.result == accepted && !ix.said(cl, w) {
 		f.violated("a write with an old fence was accepted", steps(ix.change(cl.out), ix.call(w.call, cl.id, cl.fence))...)
 	}
+}
+
+// frozenOut says that the process has lost the claim by being frozen, and writes
+// about it after it woke up: it had it before, and it was taken from it then or
+// soon after. What an operator does is no doing of the freeze.
+func (ix *index) frozenOut(cl *claim, w *write) bool {
+	return cl.out.taken() && slices.ContainsFunc(ix.procs[w.Proc].pauses, func(p span) bool {
+		return cl.given != nil && cl.given.at <= p.to &&
+			p.meets(cl.out.at-ix.settle(), cl.out.at) && p.to <= add(w.At, clockError)
+	})
 }
 
 // said says that the answer only repeats what is so: the claim was ended under

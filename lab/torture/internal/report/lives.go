@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/fencepost-go/fencepost/lab/torture/internal/check"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/witness"
 )
 
@@ -29,6 +30,7 @@ type state struct {
 	fence  int64
 	due    int64  // of ready ones: not before
 	end    string // of one that has left: done, dead, cancelled, or "" without a trace
+	reaped bool   // it was taken from a worker whose lease was over, or that had died
 }
 
 // wait is a time in which a job was due and held by nobody.
@@ -53,7 +55,7 @@ func lives(lines []witness.Line, offset int64, visible map[string]int64, answere
 			j = &job{id: l.ID, token: l.Token, kind: l.Kind, max: l.Max, inserted: l.Op == "INSERT"}
 			jobs[l.ID] = j
 		}
-		s := state{at: stamp(l.At, offset), status: l.After.Status, fence: l.After.Fence}
+		s := state{at: stamp(l.At, offset), status: l.After.Status, fence: l.After.Fence, reaped: check.Reaped(l)}
 		switch l.Op {
 		case "INSERT":
 			if len(j.states) == 0 {

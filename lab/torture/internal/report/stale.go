@@ -87,10 +87,8 @@ func (m *measure) stale() []StaleWrites {
 				continue // the process itself may have ended it
 			}
 			by := byOthers
-			for _, p := range pauses[e.Proc] {
-				if p.from <= end.at && p.to <= call.At {
-					by = byFrozen
-				}
+			if slices.ContainsFunc(pauses[e.Proc], func(p span) bool { return end.byFreeze(p) && p.to <= call.At+apart }) {
+				by = byFrozen
 			}
 			rows[by].add(answer(e, ref), m.ended[claim])
 		}
@@ -113,7 +111,18 @@ type (
 // end is when a claim ended. The witness has the time of the statement, and what
 // came before its commit was in time: that was over when the job changed again, or
 // a good while later.
-type end struct{ at, by int64 }
+type end struct {
+	since  int64 // when the claim was made
+	at, by int64
+	taken  bool // from its worker: by the reaper, if need be for good, or by another claim
+}
+
+// byFreeze says that the claim is over because its worker was frozen then: it
+// was taken from it during the pause, or soon after. An operator's release or
+// cancel is no doing of the freeze.
+func (e end) byFreeze(pause span) bool {
+	return e.taken && e.since <= pause.to && pause.from <= e.at && e.at-settle <= pause.to
+}
 
 // over is when each claim ended, by whomever.
 func (m *measure) over() map[claimKey]end {
@@ -123,7 +132,8 @@ func (m *measure) over() map[claimKey]end {
 			if s.status != "running" || i+1 == len(j.states) || j.states[i+1].fence == s.fence {
 				continue
 			}
-			e := end{at: j.states[i+1].at}
+			next := j.states[i+1]
+			e := end{since: s.at, at: next.at, taken: next.reaped || next.status == "running" || next.end == "dead"}
 			if e.by = e.at + commit; i+2 < len(j.states) {
 				e.by = min(e.by, j.states[i+2].at)
 			}

@@ -18,6 +18,7 @@ func TestStaleWrites(t *testing.T) {
 		running := p.claim(begin+sec, id, script.Long, worker, p.enqueue(begin, id, script.Long, 0))
 		ready := witness.State{Status: "ready", Fence: running.Fence + 1, RunAt: at(begin + 10*sec)}
 		p.line(begin+10*sec, "UPDATE", id, script.Long, running, ready)
+		p.lines[len(p.lines)-1].Error = "lease of worker " + worker + " ran out in attempt 1 of 9"
 		return history.Ref{Job: id, Fence: running.Fence}, ready
 	}
 	// lost is one whose job somebody else has claimed by then.
@@ -76,6 +77,17 @@ func TestStaleWrites(t *testing.T) {
 			p.event(begin+11*sec, "harness", history.Event{Op: history.Pause, Target: other})
 			p.event(begin+11*sec+ms, "harness", history.Event{Op: history.Resume, Target: other})
 			write(p, late, other, history.Finish, history.OK, ref, "lost")
+		}, StaleWrites{By: byOthers, Attempted: 1, Refused: 1}},
+		"one about a claim that ended long after its process woke up": {func(p *play) {
+			ref := lost(p, 1, other)
+			p.event(begin+3*sec, "harness", history.Event{Op: history.Pause, Target: other})
+			p.event(begin+4*sec, "harness", history.Event{Op: history.Resume, Target: other})
+			write(p, late, other, history.Finish, history.OK, ref, "lost")
+		}, StaleWrites{By: byOthers, Attempted: 1, Refused: 1}},
+		"one about a claim that an operator has released while its process was frozen": {func(p *play) {
+			ref := lost(p, 1, frozen)
+			p.lines[len(p.lines)-2].Error = "" // no reaper has left its word
+			write(p, late, frozen, history.Finish, history.OK, ref, "lost")
 		}, StaleWrites{By: byOthers, Attempted: 1, Refused: 1}},
 		"one that was sent in time": {func(p *play) {
 			ref := lost(p, 1, frozen)

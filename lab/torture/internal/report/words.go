@@ -13,7 +13,7 @@ var about = [invariants]string{
 	"One job in two handlers at once is possible only if the first one's lease was over by the database's clock, or its process was stopped, cut off or dead.",
 	"Nothing starts before its time, and no retry before its pause is over.",
 	"When a process dies, its jobs run again within the time that the documentation names.",
-	"While every notification is dropped, each job still starts within one poll interval if somebody is free.",
+	"A job that is due and finds somebody free starts within moments, and within one poll interval while every notification is dropped.",
 	"No process takes more jobs than it asked for, and none runs more at once than it has slots.",
 	"What was confirmed equals what is live, ended or deleted; no job stays in running for ever.",
 	"A process that was told to stop, and did, leaves no handler, connection, lease or open transaction.",
