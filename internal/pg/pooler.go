@@ -115,6 +115,12 @@ func (s *Server) give(path string, lines ...string) error {
 	return s.owner.chown(path)
 }
 
+// HasPooler says whether PgBouncer is installed.
+func HasPooler() bool {
+	_, err := findPooler()
+	return err == nil
+}
+
 // findPooler looks also where Debian has it, which is not on every user's PATH.
 func findPooler() (string, error) {
 	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {

@@ -12,9 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,19 +20,25 @@ import (
 	"github.com/fencepost-go/fencepost/lab/torture/internal/report"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/rival"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/run"
-	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second one ends us at once
-	if err := root().ExecuteContext(ctx); err != nil {
-		if !errors.Is(err, errNotOK) { // the report has said so
-			fmt.Fprintln(os.Stderr, "torture:", err)
+	err := root().ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return
+	case ctx.Err() != nil: // whatever else that was the end of
+		fmt.Fprintln(os.Stderr, "torture: interrupted")
+		if left := (run.LeftError{}); errors.As(err, &left) {
+			fmt.Fprintln(os.Stderr, "torture:", left)
 		}
-		os.Exit(1)
+	case !errors.Is(err, errNotOK): // which the report has said
+		fmt.Fprintln(os.Stderr, "torture:", err)
 	}
+	os.Exit(1)
 }
 
 var errNotOK = errors.New("the run has failed")
@@ -45,15 +49,13 @@ type flags struct {
 	seed  uint64
 	major int
 	quiet bool
+	named bool // out was given, and is not the default
 	wrong bool // a program with a wrong clock is needed
 }
 
 func root() *cobra.Command {
 	var f flags
-	var faults []string
-	var minutes float64
-	p := run.Standard(0)
-	var guard string
+	s := settings{plan: run.Standard(0)}
 	cmd := &cobra.Command{
 		Use:   "torture",
 		Short: "Break what a queue stands on, and prove that nothing was lost, doubled or overwritten",
@@ -63,27 +65,21 @@ func root() *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.HasParent() {
+				return f.check()
+			}
+			return errors.Join(f.check(), s.check(cmd)) // all that is wrong at once
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if guard != "" {
-				return f.control(cmd, guard)
+			if s.guard != "" {
+				return f.control(cmd, s.guard)
 			}
-			if err := sane(p, minutes); err != nil {
-				return err
-			}
-			for _, name := range faults {
-				one, ok := fault.Named(name)
-				if !ok {
-					return fmt.Errorf("there is no fault %q: see go run ./torture list", name)
-				}
-				p.Faults = append(p.Faults, one)
-				f.wrong = f.wrong || one.Needs.Wrong
-			}
-			f.wrong = f.wrong || len(faults) == 0
+			f.wrong = s.needsWrong()
 			return f.run(cmd, func(ctx context.Context, at run.Place) (report.Run, error) {
-				p.Seed = f.seed
-				p.Length = time.Duration(minutes * float64(time.Minute))
-				if len(faults) == 0 {
-					p.Faults = run.Possible(at)
+				p, err := s.planFor(at, f.seed)
+				if err != nil {
+					return report.Run{}, err
 				}
 				for _, one := range p.Faults {
 					if why := run.Lacks(one, at); why != "" {
@@ -96,43 +92,22 @@ func root() *cobra.Command {
 	}
 	cmd.PersistentFlags().StringVar(&f.out, "out", "", "`folder` for the report and the record (default: torture-out, made anew)")
 	cmd.PersistentFlags().Uint64Var(&f.seed, "seed", 0, "repeats the schedule of faults and load of the run that had this seed (default: a new one)")
-	cmd.PersistentFlags().IntVar(&f.major, "major", 18, "major version of PostgreSQL")
+	cmd.PersistentFlags().IntVar(&f.major, "major", 18, "major version of PostgreSQL, 14 or newer")
 	cmd.PersistentFlags().BoolVar(&f.quiet, "quiet", false, "say nothing before the report")
-	cmd.Flags().StringSliceVar(&faults, "fault", nil, "only these faults; see the command list")
-	cmd.Flags().Float64Var(&minutes, "minutes", 0, "how long (default: until each fault was once)")
-	cmd.Flags().Float64Var(&p.Rate, "rate", 0, "jobs a second (default: half of what the machine can do)")
-	cmd.Flags().IntVar(&p.Workers, "workers", p.Workers, "worker processes")
-	cmd.Flags().DurationVar(&p.Lease, "lease", p.Lease, "of the workers: fencepost.Config.Lease")
-	cmd.Flags().DurationVar(&p.Poll, "poll", p.Poll, "of the workers: fencepost.Config.PollInterval")
-	cmd.Flags().StringVar(&guard, "break", "", "do without a guard; see the command list")
-	// A control is a plan of its own.
-	for _, other := range []string{"fault", "minutes", "rate", "workers", "lease", "poll"} {
-		cmd.MarkFlagsMutuallyExclusive("break", other)
-	}
+	cmd.Flags().StringSliceVar(&s.faults, "fault", nil, "only these faults; see the command list")
+	cmd.Flags().Float64Var(&s.minutes, "minutes", 0, "how long, more than 0 (default: until each fault was once)")
+	cmd.Flags().Float64Var(&s.plan.Rate, "rate", 0, "jobs a second, more than 0 (default: half of what the machine can do)")
+	cmd.Flags().IntVar(&s.plan.Workers, "workers", s.plan.Workers, "worker processes, at least 1; one alone has nobody to take over from it")
+	cmd.Flags().DurationVar(&s.plan.Lease, "lease", s.plan.Lease, "of the workers: fencepost.Config.Lease, 2s to 24h")
+	cmd.Flags().DurationVar(&s.plan.Poll, "poll", s.plan.Poll, "of the workers: fencepost.Config.PollInterval, 1s to 24h")
+	cmd.Flags().StringVar(&s.guard, "break", "", "do without a guard; see the command list. Faults, load and settings are those of its control")
 	cmd.AddCommand(
 		suite(&f, "short", "At least 12 faults and 4 controls, in less than 5 minutes", false, run.Short),
-		suite(&f, "full", "All faults, all controls, and River beside, in about 25 minutes", true, run.Full),
+		suite(&f, "full", "All faults, all controls, and River beside, in about 28 minutes", true, run.Full),
 		f.rivalCommand(),
 		listCommand(),
 	)
 	return cmd
-}
-
-// sane says what is wrong with the numbers of a plan.
-func sane(p run.Plan, minutes float64) error {
-	switch {
-	case minutes < 0:
-		return fmt.Errorf("--minutes is %v; must not be below 0", minutes)
-	case p.Rate < 0:
-		return fmt.Errorf("--rate is %v; must not be below 0", p.Rate)
-	case p.Workers < 1:
-		return fmt.Errorf("--workers is %d; must be at least 1", p.Workers)
-	case p.Lease < 2*time.Second:
-		return fmt.Errorf("--lease is %v; must be at least 2s", p.Lease)
-	case p.Poll < time.Second:
-		return fmt.Errorf("--poll is %v; must be at least 1s", p.Poll)
-	}
-	return nil
 }
 
 // suite is a command that plays more than one run. wrong: one of its faults needs
@@ -179,10 +154,10 @@ func (f *flags) run(cmd *cobra.Command, play func(context.Context, run.Place) (r
 		}
 	}
 	result, played := play(cmd.Context(), at)
-	if played != nil && result.Began.IsZero() {
-		return played // there was no run
+	if played != nil && (result.Began.IsZero() || cmd.Context().Err() != nil) {
+		return played // there was no run, or nobody wants to know
 	}
-	result.Command = repeat(cmd, f.seed, result.Settings.Rate)
+	result.Command = f.again(cmd, result.Settings.Rate)
 	if err := report.Write(result, dir); err != nil {
 		return err
 	}
@@ -202,16 +177,13 @@ func (f *flags) prepare() (dir string, err error) {
 	if f.seed == 0 {
 		f.seed = rand.Uint64N(1_000_000) + 1
 	}
-	if f.out == "" {
+	if f.named = f.out != ""; !f.named {
 		f.out = "torture-out"
-		if err := os.RemoveAll(f.out); err != nil {
-			return "", err
-		}
 	}
 	if dir, err = filepath.Abs(f.out); err != nil {
 		return "", err
 	}
-	return dir, os.MkdirAll(dir, 0o755)
+	return dir, occupy(dir, !f.named)
 }
 
 func (f *flags) log(cmd *cobra.Command) io.Writer {
@@ -219,23 +191,6 @@ func (f *flags) log(cmd *cobra.Command) io.Writer {
 		return io.Discard
 	}
 	return cmd.ErrOrStderr()
-}
-
-// repeat is the command that does the same again.
-func repeat(cmd *cobra.Command, seed uint64, rate float64) string {
-	words := []string{"cd lab && go run ./torture"}
-	if cmd.HasParent() {
-		words = append(words, cmd.Name())
-	}
-	for _, name := range []string{"fault", "minutes", "workers", "lease", "poll", "break", "major"} {
-		if flag := cmd.Flag(name); flag != nil && flag.Changed {
-			words = append(words, "--"+name+" "+strings.Trim(flag.Value.String(), "[]"))
-		}
-	}
-	if flag := cmd.Flag("rate"); flag != nil {
-		words = append(words, fmt.Sprintf("--rate %.0f", rate)) // measured, unless it was given
-	}
-	return strings.Join(append(words, fmt.Sprintf("--seed %d", seed)), " ")
 }
 
 func (f *flags) rivalCommand() *cobra.Command {
@@ -253,16 +208,25 @@ func (f *flags) rivalCommand() *cobra.Command {
 	}}
 }
 
+// needs says what a fault needs that is not there everywhere.
+func needs(n fault.Needs) string {
+	switch {
+	case n.Mount:
+		return " (needs root)"
+	case n.Pooler:
+		return " (needs PgBouncer)"
+	case n.Major > 0:
+		return fmt.Sprintf(" (needs PostgreSQL %d)", n.Major)
+	}
+	return ""
+}
+
 func listCommand() *cobra.Command {
 	return &cobra.Command{Use: "list", Short: "List the faults and the guards", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
 		out := cmd.OutOrStdout()
 		fmt.Fprintln(out, "Faults (--fault):")
 		for _, f := range fault.All {
-			lack := ""
-			if f.Needs.Mount && !stage.CanMount() {
-				lack = " (needs root)"
-			}
-			fmt.Fprintf(out, "  %-20s %s%s\n", f.Name, f.About, lack)
+			fmt.Fprintf(out, "  %-20s %s%s\n", f.Name, f.About, needs(f.Needs))
 		}
 		fmt.Fprintln(out, "\nGuards (--break):")
 		for _, c := range run.Controls {

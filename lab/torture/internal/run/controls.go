@@ -159,7 +159,7 @@ func (c Control) Run(ctx context.Context, seed uint64, at Place) (report.Control
 	r, err := One(ctx, p, at)
 	result.Caught = report.Caught(r.Findings, c.Caught, c.Says)
 	// A queue without a guard may well not come to its end.
-	if err != nil && (!result.OK() || errors.Is(err, errLeft)) {
+	if left := (LeftError{}); err != nil && (!result.OK() || errors.As(err, &left)) {
 		result.Error = err.Error()
 	}
 	result.Seconds = time.Since(begin).Seconds()

@@ -60,14 +60,17 @@ func One(ctx context.Context, p Plan, at Place) (result report.Run, err error) {
 	defer h.Close()
 	r := &one{Plan: p, place: at, dir: dir, history: h}
 	if r.stage, err = r.open(ctx); err != nil {
-		return result, err
+		return report.Run{}, err // there was no run
 	}
 	defer func() {
 		if left := r.stage.Close(); left != nil {
-			err = errors.Join(err, fmt.Errorf("%w: %w", errLeft, left))
+			err = errors.Join(err, LeftError{left})
 		}
 	}()
 	played := r.play(ctx, &result)
+	if ctx.Err() != nil {
+		return result, played // nobody waits for what it has shown
+	}
 	if played != nil {
 		// What was recorded is judged all the same, once nobody adds to it.
 		_ = r.dismiss("") // the first error counts
@@ -75,8 +78,12 @@ func One(ctx context.Context, p Plan, at Place) (result report.Run, err error) {
 	return result, errors.Join(played, r.judge(ctx, &result))
 }
 
-// errLeft means that a run could not take away all that it had made.
-var errLeft = errors.New("the stage was not left clean")
+// LeftError means that a run could not take away all that it had made.
+type LeftError struct{ err error }
+
+func (e LeftError) Error() string { return fmt.Sprintf("the stage was not left clean: %v", e.err) }
+
+func (e LeftError) Unwrap() error { return e.err }
 
 // one is a run under way.
 type one struct {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fencepost-go/fencepost/internal/pg"
 	"github.com/fencepost-go/fencepost/internal/torture"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/fault"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/report"
@@ -47,7 +48,7 @@ func Short(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 	return result, addControls(ctx, &result, seed, at, shortControls)
 }
 
-// Full is every fault, every control, and River beside: about 25 minutes. A
+// Full is every fault, every control, and River beside: about 28 minutes. A
 // fault that this machine cannot make fails it, or it would be less than it
 // says.
 func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
@@ -107,6 +108,8 @@ func Lacks(f fault.Fault, at Place) string {
 	switch n := f.Needs; {
 	case n.Mount && !stage.CanMount():
 		return "it mounts a small file system, which takes root"
+	case n.Pooler && !pg.HasPooler():
+		return "PgBouncer is not installed"
 	case n.Wrong && at.Wrong == "":
 		return "there is no program with a wrong clock"
 	case at.Major != 0 && n.Major > at.Major:
