@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/fencepost-go/fencepost/lab/bench/internal/host"
@@ -14,12 +15,21 @@ type drain struct {
 	peer string
 	o    wire.Options
 	p    wire.Produce
+	// late, if there are any, are loaded after those of p.
+	late wire.Produce
 	w    wire.Work
+	// arrange, if given, changes what was loaded, by the queue's own tables.
+	arrange string
+	// held: a snapshot from before the first claim is held until all is done.
+	held bool
 	// limit ends it; what was stored by then counts. Default: 20 s.
 	limit time.Duration
 	// wal: read what was written to the log, which takes some seconds.
 	wal bool
 }
+
+// jobs is how many are loaded.
+func (how drain) jobs() int { return how.p.N + how.late.N }
 
 const (
 	drainLimit = 20 * time.Second
@@ -107,8 +117,20 @@ func (b *Bench) drain(ctx context.Context, how drain) (d drained, err error) {
 		return d, err
 	}
 	defer func() { err = join(err, ledger.close()) }()
+	if how.arrange != "" {
+		if _, err := ledger.conn.Exec(ctx, how.arrange); err != nil {
+			return d, fmt.Errorf("arrange the jobs: %w", err)
+		}
+	}
 	if err := ledger.tidy(ctx); err != nil {
 		return d, err
+	}
+	if how.held {
+		held, failed := holdSnapshot(ctx, dsn)
+		if failed != nil {
+			return d, failed
+		}
+		defer func() { err = join(err, held.release()) }()
 	}
 	err = b.unload(ctx, how, ledger, &d)
 	return d, err
@@ -128,6 +150,11 @@ func (b *Bench) load(ctx context.Context, how drain) (w host.WAL, err error) {
 	}
 	if err := child.Call(ctx, wire.DoProduce, how.p, nil); err != nil {
 		return w, err
+	}
+	if how.late.N > 0 {
+		if err := child.Call(ctx, wire.DoProduce, how.late, nil); err != nil {
+			return w, err
+		}
 	}
 	return b.written(ctx, how.wal, from)
 }
@@ -161,7 +188,7 @@ func (b *Bench) unload(ctx context.Context, how drain, ledger *ledger, d *draine
 		return err
 	}
 	end := began + int64(how.limit)
-	await := wire.Await{N: how.p.N, Seconds: time.Duration(end - wire.Now()).Seconds()}
+	await := wire.Await{N: how.jobs(), Seconds: time.Duration(end - wire.Now()).Seconds()}
 	if err := child.Call(ctx, wire.DoAwait, await, nil); err != nil {
 		return err
 	}
@@ -186,7 +213,7 @@ func (b *Bench) unload(ctx context.Context, how drain, ledger *ledger, d *draine
 	if d.worked, err = b.written(ctx, how.wal, from); err != nil {
 		return err
 	}
-	d.jobs = how.p.N - left
+	d.jobs = how.jobs() - left
 	d.span(began, worked.First, stored)
 	d.server, d.client = busy.server-idle.server, busy.client-idle.client
 	d.handled = worked.Done
