@@ -46,6 +46,14 @@ func (h *Host) Calls(ctx context.Context, database, like string) (n int64, err e
 	return n, err
 }
 
+// Connections is how many clients are connected to the database.
+func (h *Host) Connections(ctx context.Context, database string) (n int, err error) {
+	err = h.admin(ctx, func(c *pgx.Conn) error {
+		return c.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend'", database).Scan(&n)
+	})
+	return n, err
+}
+
 // Sub is what happened between before and m.
 func (m Meter) Sub(before Meter) Meter {
 	return Meter{

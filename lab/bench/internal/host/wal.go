@@ -39,6 +39,17 @@ func (h *Host) Position(ctx context.Context) (p Position, err error) {
 	return p, err
 }
 
+// Hush lets the reading of the log and of the counters write nothing itself:
+// what it needs has been created by then, and the catalogues that name it have
+// been tidied. Otherwise whoever looks at them does so, and with checksums that
+// goes to the log.
+func (h *Host) Hush(ctx context.Context) error {
+	if _, err := h.Position(ctx); err != nil {
+		return err
+	}
+	return h.admin(ctx, func(c *pgx.Conn) error { _, err := c.Exec(ctx, "VACUUM (ANALYZE)"); return err })
+}
+
 // sqlWAL reads the log itself. The server's counters (pg_stat_wal,
 // pg_stat_database) would not do: a connection adds what it did up to ten
 // seconds later, and they count images without saying how large they were,
