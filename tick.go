@@ -54,9 +54,6 @@ func (r *running) tickOn(ctx context.Context, conn *pgx.Conn, token string) (pol
 	if jump := r.clock.Observe(ticked.Now, sent, answered); jump != 0 {
 		r.distrustLeases(jump)
 	}
-	for queue, n := range ticked.Fellows {
-		r.store.marks.Fellows(queue, n)
-	}
 	look := poller.Look{
 		Next:     ticked.Next,
 		Lease:    ticked.Lease,

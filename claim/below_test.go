@@ -11,18 +11,19 @@ import (
 	"github.com/fencepost-go/fencepost/claim"
 )
 
-// taker claims as a process does: from where its marks say.
+// taker claims as a process does: from where its marks say. They are told that
+// each look is expensive.
 type taker struct {
 	*bench
 	conn  *pgx.Conn
 	marks *claim.Marks
 	now   time.Time
-	// walk is what the marks are told of every look; 0: the truth.
-	walk time.Duration
 }
 
 func (b *bench) taker() *taker {
-	return &taker{bench: b, conn: b.connect(), marks: claim.NewMarks(), now: epoch, walk: expensive}
+	k := &taker{bench: b, conn: b.connect(), marks: claim.NewMarks(), now: epoch}
+	makeExpensive(k.marks, k.now)
+	return k
 }
 
 // look claims up to n jobs. It returns where it began, and when it is to be made
@@ -34,9 +35,7 @@ func (k *taker) look(n int) (rows []claim.Row, from claim.Start, again time.Dura
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	if k.walk != 0 {
-		c.Walk = k.walk
-	}
+	c.Walk = expensive
 	return c.Rows, r.Look.From, k.marks.Learn(r, k.now, c)
 }
 

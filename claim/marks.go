@@ -97,18 +97,33 @@ type Marks struct {
 
 // marked is what is known of one queue.
 type marked struct {
-	marks   Start
-	short   bool   // the last claim came back short
-	since   int    // claims in a row that began at the marks
-	fellows int    // processes that work the queue, as far as known
-	some    ration // of looks a slack below the marks
-	whole   ration // of looks at all jobs
+	marks Start
+	short bool   // the last claim came back short
+	since int    // claims in a row that began at the marks
+	some  ration // of looks a slack below the marks
+	whole ration // of looks at all jobs
 }
 
 // ration is what the last look has cost, by which the next one is allowed.
 type ration struct {
 	ended time.Time
 	cost  time.Duration
+}
+
+// took notes a look. What it costs grows with each job that ends, so it doubles
+// at most from one look to the next: more than that is a server that was busy
+// with something else, and no reason to wait.
+func (r *ration) took(now time.Time, cost time.Duration) {
+	*r = ration{now, min(cost, 2*r.cost+cheap)}
+}
+
+// wait is how long no such look may be taken, of which two are at most so far
+// apart.
+func (r ration) wait(now time.Time, most time.Duration) time.Duration {
+	if r.cost <= cheap {
+		return 0
+	}
+	return max(r.ended.Add(min(share*r.cost, most)).Sub(now), 0)
 }
 
 // NewMarks returns Marks that know of no queue: the first claim of each looks at
@@ -122,14 +137,6 @@ func (m *Marks) Within(poll time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.within = min(poll, longest)
-}
-
-// Fellows says how many processes work the queue, this one included. They share
-// a ration, as each of them looks for itself.
-func (m *Marks) Fellows(queue string, n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(queue).fellows = n
 }
 
 func (m *Marks) of(queue string) *marked {
@@ -152,25 +159,12 @@ func (m *Marks) Look(queue string, now time.Time) Look {
 		return Look{}
 	case !looksBelow():
 		return Look{q.marks, none}
-	case m.wait(q, q.whole, now) == 0:
+	case q.whole.wait(now, m.within) == 0:
 		return Look{}
-	case (q.short || q.since >= slackEvery) && m.wait(q, q.some, now) == 0:
+	case (q.short || q.since >= slackEvery) && q.some.wait(now, m.within) == 0:
 		return Look{q.marks.below(slack), some}
 	}
 	return Look{q.marks, none}
-}
-
-// wait is how long no look may be taken that costs what the ration says.
-func (m *Marks) wait(q *marked, r ration, now time.Time) time.Duration {
-	if r.cost <= cheap {
-		return 0
-	}
-	factor := time.Duration(share * max(q.fellows, 1))
-	pause := m.within
-	if r.cost < m.within/factor {
-		pause = factor * r.cost
-	}
-	return max(r.ended.Add(pause).Sub(now), 0)
 }
 
 // Learn takes the answer to a claim that is committed. What it returns is zero,
@@ -183,18 +177,19 @@ func (m *Marks) Learn(r Request, now time.Time, c Claimed) (again time.Duration)
 	q := m.of(r.Queue)
 	q.short = len(c.Rows) < r.Limit
 	q.move(c.Rows)
-	// The claim itself has taken the same way.
-	done := ration{now, 2 * c.Walk}
+	cost := 2 * c.Walk // the claim itself has taken the same way
 	switch r.Look.depth {
 	case whole:
-		q.since, q.whole = 0, done
+		q.since = 0
+		q.whole.took(now, cost)
 		return 0
 	case some:
-		q.since, q.some = 0, done
-		again = m.wait(q, q.whole, now)
+		q.since = 0
+		q.some.took(now, cost)
+		again = q.whole.wait(now, m.within)
 	case none:
 		q.since++
-		again = min(m.wait(q, q.some, now), m.wait(q, q.whole, now))
+		again = min(q.some.wait(now, m.within), q.whole.wait(now, m.within))
 	}
 	if !q.short || !looksBelow() {
 		return 0

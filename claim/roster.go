@@ -36,14 +36,12 @@ type Died struct {
 // its new key. The lock is asked for by the key that was given, which bounds
 // how many are taken under any plan.
 //
-// live: those whose lock is held.
-//
 // roster: what the tick returns. Of two workers the one with the smaller key is
 // first; those without a lock come after those with one. Whether any of the
 // others works is asked from the newest lease on, so that one row is read, but
 // for our own.
 const sqlRoster = `others AS MATERIALIZED (
-    SELECT w.worker_id, w.lock_key, w.tableoid::integer AS class, w.server_start, w.written_at, w.queues
+    SELECT w.worker_id, w.lock_key, w.tableoid::integer AS class, w.server_start, w.written_at
     FROM {{schema}}.workers AS w
     WHERE w.worker_id <> $10::text
 ), silent AS MATERIALIZED (
@@ -70,7 +68,7 @@ const sqlRoster = `others AS MATERIALIZED (
       AND pg_try_advisory_xact_lock_shared(w.tableoid::integer, d.lock_key)
     FOR UPDATE OF w SKIP LOCKED
 ), live AS MATERIALIZED (
-    SELECT o.worker_id, o.lock_key, o.queues
+    SELECT o.worker_id, o.lock_key
     FROM others AS o
     WHERE o.lock_key IS NOT NULL AND o.worker_id NOT IN (SELECT s.worker_id FROM silent AS s)
 ), own AS MATERIALIZED (
@@ -104,8 +102,6 @@ const sqlNoRoster = `dead AS (
     SELECT d.worker_id
     FROM unnest($8::text[], $9::integer[]) AS d (worker_id, lock_key)
     WHERE false AND $10::text = ''
-), live AS (
-    SELECT '{}'::jsonb AS queues WHERE false
 ), roster AS (
     SELECT '[]'::json AS silent, 0::bigint AS rank, false AS others, false AS registered, false AS stale
 ), `

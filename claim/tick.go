@@ -124,8 +124,7 @@ SELECT q.name,
        (SELECT coalesce(json_agg(json_build_object('worker', x.worker_id, 'jobs', x.jobs)), '[]')
         FROM (SELECT l.worker_id, count(*) AS jobs FROM l JOIN dead AS d ON d.worker_id = l.worker_id GROUP BY l.worker_id) AS x),
        r.silent, r.rank, r.others, r.registered, r.stale,
-       (SELECT count(*) FROM rung),
-       1 + (SELECT count(*) FROM live AS v WHERE v.queues ? q.name)
+       (SELECT count(*) FROM rung)
 FROM unnest($1::text[]) AS q (name)
 CROSS JOIN roster AS r`
 
@@ -154,7 +153,6 @@ type TickRequest struct {
 // Ticked is what one tick saw and did.
 type Ticked struct {
 	Next     map[string]time.Duration // per queue: until its earliest ready job is due; ≤ 0: due; absent: none
-	Fellows  map[string]int           // per queue: processes that work it and are known to live, and the caller
 	Lease    time.Duration            // until the earliest lease of a running job ends, if HasLease
 	HasLease bool
 	Reaped   int // jobs whose lease was over
@@ -240,7 +238,7 @@ func (t *Table) tick(ctx context.Context, db DB, r TickRequest, limit, skip int)
 	for i, d := range r.Dead {
 		ids[i], keys[i] = d.Worker, d.Key
 	}
-	ticked := Ticked{Next: make(map[string]time.Duration), Fellows: make(map[string]int)}
+	ticked := Ticked{Next: make(map[string]time.Duration)}
 	// Without sqlSettings: an idle process is to cost one statement. What a
 	// reap has done may be lost in a crash: the lease is over still, and the
 	// job is reaped again.
@@ -251,12 +249,10 @@ func (t *Table) tick(ctx context.Context, db DB, r TickRequest, limit, skip int)
 	var queue string
 	var next, lease *int64
 	var rung int64
-	var fellows int
 	_, err = pgx.ForEachRow(rows, []any{
 		&queue, &next, &lease, &ticked.Reaped, &ticked.Expired, &ticked.Now,
-		&ticked.Died, &ticked.Silent, &ticked.Rank, &ticked.Others, &ticked.Registered, &ticked.Stale, &rung, &fellows,
+		&ticked.Died, &ticked.Silent, &ticked.Rank, &ticked.Others, &ticked.Registered, &ticked.Stale, &rung,
 	}, func() error {
-		ticked.Fellows[queue] = fellows
 		if next != nil {
 			ticked.Next[queue] = micros(*next)
 		}

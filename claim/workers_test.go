@@ -1,7 +1,6 @@
 package claim_test
 
 import (
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -217,43 +216,5 @@ func TestSweepPassesOverRowsInUse(t *testing.T) {
 				t.Errorf("swept %d, %v", a.value, a.err)
 			}
 		})
-	}
-}
-
-// A tick knows how many processes work each of its queues, as far as their
-// locks tell that they live: the caller, and the others.
-func TestFellows(t *testing.T) {
-	t.Parallel()
-	b := setUp(t)
-	fellows := func(queues ...string) map[string]int {
-		t.Helper()
-		ticked, err := b.Tick(b.ctx, b.conn, claim.TickRequest{Queues: queues, Worker: "watcher", Own: "own", Token: "token"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ticked.Fellows
-	}
-	works := func(id string, locks bool, queues ...string) *pgx.Conn {
-		t.Helper()
-		slots := make(map[string]int)
-		for _, q := range queues {
-			slots[q] = 1
-		}
-		conn := b.connect()
-		if _, err := b.Register(b.ctx, conn, claim.Worker{ID: id, Queues: slots}, locks); err != nil {
-			t.Fatal(err)
-		}
-		return conn
-	}
-	works("watcher", true, "a", "b")
-	works("one", true, "a", "x")
-	gone := works("another", true, "a", "b")
-	works("lockless", false, "a", "b")
-	if got, want := fellows("a", "b", "c"), (map[string]int{"a": 3, "b": 2, "c": 1}); !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-	b.hangUp(gone)
-	if got, want := fellows("b", "a"), (map[string]int{"a": 2, "b": 1}); !maps.Equal(got, want) {
-		t.Errorf("%v, want %v, after one is gone", got, want)
 	}
 }
