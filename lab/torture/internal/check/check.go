@@ -11,6 +11,8 @@ package check
 
 import (
 	"cmp"
+	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -29,6 +31,8 @@ type Input struct {
 	Effects []FinalEffect
 	// Offset is the database's time (ns since 1970) minus the time of histories.
 	Offset int64
+	// Begin is when the load began, from which steps are told; 0: the first event.
+	Begin  int64
 	Limits Limits
 }
 
@@ -104,9 +108,18 @@ type Counterexample struct {
 
 // Step is one event, or one line of the witness.
 type Step struct {
-	At   time.Duration `json:"at"`  // since the first event of the run; in JSON nanoseconds
-	Who  string        `json:"who"` // a process, or "witness"
-	What string        `json:"what"`
+	At   time.Duration // since the load began; before that it is negative
+	Who  string        // a process, or "witness"
+	What string
+}
+
+// MarshalJSON tells the time in seconds, as all of a report does.
+func (s Step) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		At   float64 `json:"at"`
+		Who  string  `json:"who"`
+		What string  `json:"what"`
+	}{s.At.Round(time.Microsecond).Seconds(), s.Who, s.What})
 }
 
 // most is how many counterexamples a finding shows.
@@ -147,20 +160,27 @@ func (f *finding) part(name string, n int) {
 }
 
 // violated adds a violation. Of many only the shortest are kept, one for each
-// thing that is said.
+// thing that is said. One step alone says what, and not why: it comes last.
 func (f *finding) violated(says string, steps ...Step) {
 	f.Violations++
+	length := func(steps []Step) int {
+		if len(steps) == 1 {
+			return math.MaxInt
+		}
+		return len(steps)
+	}
 	same := slices.IndexFunc(f.Examples, func(c Counterexample) bool { return c.Says == says })
-	if same >= 0 && len(f.Examples[same].Steps) <= len(steps) {
+	if same >= 0 && length(f.Examples[same].Steps) <= length(steps) {
 		return
 	}
 	if same >= 0 {
 		f.Examples = slices.Delete(f.Examples, same, same+1)
 	}
 	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
-	i, _ := slices.BinarySearchFunc(f.Examples, len(steps)+1, func(c Counterexample, n int) int {
-		return cmp.Compare(len(c.Steps), n)
-	})
+	i := slices.IndexFunc(f.Examples, func(c Counterexample) bool { return length(c.Steps) > length(steps) })
+	if i < 0 {
+		i = len(f.Examples)
+	}
 	f.Examples = slices.Insert(f.Examples, i, Counterexample{says, steps})
 	f.Examples = f.Examples[:min(len(f.Examples), most)]
 }

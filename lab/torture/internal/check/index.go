@@ -111,7 +111,7 @@ func newIndex(in Input) *index {
 		pauses:   make(map[string][]span),
 	}
 	if n := len(in.Events); n > 0 {
-		ix.began, ix.last = in.Events[0].At, in.Events[n-1].At
+		ix.began, ix.last = cmp.Or(in.Begin, in.Events[0].At), in.Events[n-1].At
 	}
 	ix.faults = faults(ix.calls)
 	for _, p := range ix.procs {

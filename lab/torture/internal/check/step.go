@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost-go/fencepost/lab/torture/internal/witness"
 )
 
-// at is a time as people read it: since the beginning of the run.
+// at is a time as people read it: since the load began.
 func (ix *index) at(t int64) time.Duration { return time.Duration(t - ix.began) }
 
 // event is an event as a step of a counterexample. Of several jobs only the one
@@ -41,7 +41,7 @@ func (ix *index) event(e *history.Event, about ...int64) Step {
 	word("token", ref.Token)
 	word("verb", ref.Verb)
 	if ref.Delay != 0 {
-		word("delay", time.Duration(ref.Delay))
+		word("delay", time.Duration(ref.Delay).Round(time.Millisecond))
 	}
 	word("result", ref.Result)
 	word("queue", ref.Queue)
@@ -68,7 +68,7 @@ func (ix *index) change(c *change) Step {
 			fmt.Fprintf(&b, " worker=%s", s.Worker)
 		}
 		if !s.Lease.IsZero() {
-			fmt.Fprintf(&b, " lease until %v", ix.at(s.Lease.UnixNano()-ix.Offset))
+			fmt.Fprintf(&b, " lease until %v", ix.at(s.Lease.UnixNano()-ix.Offset).Round(time.Millisecond))
 		}
 	}
 	b.WriteString(":")
@@ -76,7 +76,7 @@ func (ix *index) change(c *change) Step {
 	b.WriteString(" →")
 	state(c.after)
 	if c.after.Status == "ready" && c.after.RunAt.UnixNano()-ix.Offset > c.at {
-		fmt.Fprintf(&b, " due at %v", ix.at(c.after.RunAt.UnixNano()-ix.Offset))
+		fmt.Fprintf(&b, " due at %v", ix.at(c.after.RunAt.UnixNano()-ix.Offset).Round(time.Millisecond))
 	}
 	who := "witness"
 	if c.lost {

@@ -159,6 +159,10 @@ func Create(dir, proc string) (*Writer, error) {
 
 const suffix = ".jsonl"
 
+// Witness is the file beside the histories with what the database saw: it is of
+// no process, and Read leaves it out.
+const Witness = "witness" + suffix
+
 // Next returns a number for a call of this process.
 func (w *Writer) Next() int64 { return w.n.Add(1) }
 
@@ -205,6 +209,9 @@ func Read(dir string) ([]Event, error) {
 	}
 	var events []Event
 	for _, name := range names {
+		if filepath.Base(name) == Witness {
+			continue
+		}
 		own, err := readFile(name)
 		if err != nil {
 			return nil, err

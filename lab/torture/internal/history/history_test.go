@@ -92,6 +92,7 @@ func TestOrder(t *testing.T) {
 	write(t, dir, "b", `{"at":1,"op":"hello"}`+"\n"+`{"at":3,"op":"claim"}`+"\n"+`{"at":3,"op":"start"}`+"\n")
 	write(t, dir, "a", `{"at":2,"op":"hello"}`+"\n"+`{"at":4,"op":"bye"}`+"\n")
 	write(t, dir, "c", "")
+	write(t, dir, "witness", "what the database saw: no history, and left out\n")
 	write(t, dir, "a.log", "not a history, by its name\n")
 	if err := os.Rename(filepath.Join(dir, "a.log"+suffix), filepath.Join(dir, "a.log")); err != nil {
 		t.Fatal(err)

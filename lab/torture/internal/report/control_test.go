@@ -1,7 +1,9 @@
 package report
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/check"
@@ -61,5 +63,34 @@ func TestControlIsCaught(t *testing.T) {
 		if c.control.OK() != c.want {
 			t.Errorf("%+v", c.control)
 		}
+	}
+}
+
+// A run without a guard is there to fail: its verdict is whether that was noticed.
+func TestVerdictOfAControl(t *testing.T) {
+	run := failingSample()
+	run.Without, run.Controls = "finish-fence", run.Controls[:1]
+	var out bytes.Buffer
+	Print(&out, run)
+	_, page := written(t, run, "control")
+	for where, said := range map[string]string{"terminal": out.String(), "page": reading(page)} {
+		if !strings.Contains(said, "finish-fence was taken away on purpose, and the checker has noticed") || strings.Contains(said, "The run failed") {
+			t.Errorf("%s: %s", where, said)
+		}
+	}
+	if j := judged(run); !j.Verdict.OK || len(j.Verdict.Reasons) > 0 || len(j.Verdict.Found) < 3 {
+		t.Errorf("%+v", j.Verdict)
+	}
+	run.Controls = []Control{{Name: "finish-fence", Expected: []int{5}}}
+	if j := judged(run); j.Verdict.OK || len(j.Verdict.Reasons) != 1 {
+		t.Errorf("not noticed: %+v", j.Verdict)
+	}
+}
+
+// A reason that many faults have is told once.
+func TestNotJudgedIsToldOnce(t *testing.T) {
+	got := notJudged([]Fault{{N: 1, NotJudged: tooSoon}, {N: 2}, {N: 3, NotJudged: tooSoon}, {N: 4, NotJudged: tooSoon, Error: "no"}})
+	if want := []string{"Not judged, fault 1, 3: " + tooSoon + "."}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }

@@ -14,22 +14,23 @@ import (
 var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"about":   About,
-	"clock":   clock,
-	"left":    func() float64 { return left },
-	"less":    func(a, b int) int { return a - b },
-	"minus":   func(a, b float64) float64 { return a - b },
-	"number":  number,
-	"numbers": numbers,
-	"outcome": Fault.outcome,
-	"plural":  plural,
-	"plus":    func(a, b float64) float64 { return a + b },
-	"px":      func(x float64) string { return fmt.Sprint(round(x, 1)) },
-	"took":    took,
-	"whole":   func(x float64) string { return number(int(x + 0.5)) },
-	"whose":   func(by string) string { return whose[by] },
+	"about":     About,
+	"clock":     clock,
+	"left":      func() float64 { return left },
+	"less":      func(a, b int) int { return a - b },
+	"minus":     func(a, b float64) float64 { return a - b },
+	"notJudged": notJudged,
+	"number":    number,
+	"numbers":   numbers,
+	"outcome":   Fault.outcome,
+	"plural":    plural,
+	"plus":      func(a, b float64) float64 { return a + b },
+	"px":        func(x float64) string { return fmt.Sprint(round(x, 1)) },
+	"took":      took,
+	"whole":     func(x float64) string { return number(int(x + 0.5)) },
+	"whose":     func(by string) string { return whose[by] },
 	"orNone": func(x *float64, say string) string {
-		return orNone(x, map[string]func(float64) string{"took": took, "percent": percent}[say])
+		return orNone(x, map[string]func(float64) string{"took": took, "percent": percent, "dip": dip}[say])
 	},
 }).Parse(pageText))
 
@@ -41,6 +42,7 @@ type page struct {
 	Examples []timeline
 	Strips   []strip
 	Targets  string
+	Noticed  string
 	Facts    []fact
 	Glossary []word
 }
@@ -69,7 +71,7 @@ type timelineRow struct {
 // writePage writes the page of a run that has its verdict.
 func writePage(w io.Writer, run Run) error {
 	p := page{
-		Run: run, Place: run.place(), Tiles: run.tiles(), Strips: strips(run.Figures), Targets: targets,
+		Run: run, Place: run.place(), Tiles: run.tiles(), Strips: strips(run.Figures), Targets: targets, Noticed: run.noticed(),
 		Facts: run.facts(), Glossary: glossary,
 	}
 	for _, e := range shortest(run.Findings) {

@@ -206,7 +206,7 @@ func TestFaultsCloseTogether(t *testing.T) {
 	})
 	t.Run("too soon", func(t *testing.T) {
 		f, figures := measured(t, func(_ *load, p *play) { p.fault(begin+28*sec, begin+29*sec, "next") })
-		if !strings.Contains(f.NotJudged, "6.0 s") || f.Share != nil || !f.OK() {
+		if f.NotJudged != tooSoon || f.Share != nil || !f.OK() {
 			t.Errorf("%+v", f)
 		}
 		if figures.Faults[1].NotJudged != "" {

@@ -16,6 +16,9 @@ import (
 type Run struct {
 	// Name is run, short, full, or control- and the name of a guard.
 	Name string `json:"name"`
+	// Without is the guard that was taken away on purpose; "": none. Then the
+	// verdict is that of the control: it is OK if the checker has noticed.
+	Without string `json:"without,omitempty"`
 	// Seed and Command repeat the run: the same faults and load, in the same order.
 	Seed    uint64 `json:"seed"`
 	Command string `json:"command"`
@@ -104,4 +107,6 @@ type Verdict struct {
 	OK bool `json:"ok"`
 	// Reasons are all reasons why not.
 	Reasons []string `json:"reasons"`
+	// Found is what the checker has found in a run without a guard.
+	Found []string `json:"found,omitempty"`
 }

@@ -60,6 +60,14 @@ func percent(x float64) string {
 	return fmt.Sprintf("%.1f %%", math.Floor(x*10)/10)
 }
 
+// dip is how far the rate went down; it may have gone up, too.
+func dip(x float64) string {
+	if x >= 1 {
+		return "no dip"
+	}
+	return percent(x)
+}
+
 func rate(x float64) string { return fmt.Sprintf("%.0f/s", x) }
 
 // outcome is a fault's verdict in a few words.
@@ -70,9 +78,28 @@ func (f Fault) outcome() string {
 	case len(f.Missed) > 0:
 		return strings.Join(f.Missed, "; ")
 	case f.NotJudged != "":
-		return "not judged: " + f.NotJudged
+		return "not judged"
 	}
 	return "held"
+}
+
+// notJudged says once of each reason which faults were not judged for it.
+func notJudged(faults []Fault) (all []string) {
+	of := make(map[string][]string)
+	var reasons []string
+	for _, f := range faults {
+		if f.outcome() != "not judged" {
+			continue
+		}
+		if of[f.NotJudged] == nil {
+			reasons = append(reasons, f.NotJudged)
+		}
+		of[f.NotJudged] = append(of[f.NotJudged], fmt.Sprint(f.N))
+	}
+	for _, reason := range reasons {
+		all = append(all, fmt.Sprintf("Not judged, fault %s: %s.", strings.Join(of[reason], ", "), reason))
+	}
+	return all
 }
 
 // plural writes a count of things.

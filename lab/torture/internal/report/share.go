@@ -9,6 +9,9 @@ import (
 	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
 )
 
+// tooSoon: from 5 s on a second is looked at, at least, and one more for grace.
+const tooSoon = "the next fault, or the end of the load, came less than 7 s after it"
+
 // share counts what became of the jobs that were offered after a fault.
 func (m *measure) share(f *Fault, others []Fault) {
 	from := f.base + settle
@@ -19,7 +22,7 @@ func (m *measure) share(f *Fault, others []Fault) {
 		return
 	}
 	if offered.to-offered.from < int64(time.Second) {
-		f.NotJudged = fmt.Sprintf("the next fault, or the end of the load, came %.1f s after this one", seconds(f.next-f.base))
+		f.NotJudged = tooSoon
 		return
 	}
 	var missing map[string]bool

@@ -53,6 +53,9 @@ func (p printer) print(run Run) {
 func (p printer) head(run Run) {
 	l := run.Figures.Load
 	p.say("Torture of Fencepost: %s, seed %d", run.Name, run.Seed)
+	if run.Without != "" {
+		p.say("%s", p.control(run))
+	}
 	p.say("%s", strings.Join(run.place(), ", "))
 	p.say("%s jobs enqueued in %s, %s outside of faults, started after %s (p50), %s (p99); %s completed",
 		number(l.Acknowledged), clock(l.Seconds), rate(l.Calm), orNone(l.CalmP50, took), orNone(l.CalmP99, took), number(l.Completed))
@@ -74,11 +77,14 @@ func (p printer) faults(faults []Fault) {
 			mark = f.outcome()
 		}
 		t.rows = append(t.rows, table.Row{
-			f.N, f.Name, clock(f.Begin), took(f.End - f.Begin), orNone(f.Dip, percent), orNone(f.Normal, took),
+			f.N, f.Name, clock(f.Begin), took(f.End - f.Begin), orNone(f.Dip, dip), orNone(f.Normal, took),
 			fmt.Sprintf("%.0f", f.Peak), orNone(f.BacklogBack, took), orNone(f.Share, percent), mark,
 		})
 	}
 	p.table(t)
+	if notes := notJudged(faults); len(notes) > 0 {
+		p.say("%s\n", strings.Join(notes, "\n"))
+	}
 }
 
 func (p printer) invariants(findings []check.Finding) {
@@ -131,7 +137,11 @@ func (p printer) rivals(run Run) {
 
 func (p printer) end(run Run) {
 	for _, c := range shortest(run.Findings) {
-		p.say("%s", p.bad(fmt.Sprintf("Invariant %d, %s. The shortest counterexample: %s", c.Invariant, c.Name, c.Says)))
+		title := fmt.Sprintf("Invariant %d, %s. The shortest counterexample: %s", c.Invariant, c.Name, c.Says)
+		if run.Without == "" {
+			title = p.bad(title)
+		}
+		p.say("%s", title)
 		t := grid{head: table.Row{"At", "Who", "What"}, wrap: 3, right: []int{1}}
 		for _, s := range c.Steps {
 			t.rows = append(t.rows, table.Row{fmt.Sprintf("%.3f s", s.At.Seconds()), s.Who, s.What})
@@ -139,7 +149,18 @@ func (p printer) end(run Run) {
 		p.table(t)
 	}
 	p.say("Again: %s", run.Command)
-	if run.Verdict.OK {
+	if run.Without != "" {
+		if len(run.Verdict.Found) > 0 {
+			p.say("The checker has found:")
+		}
+		for _, found := range run.Verdict.Found {
+			p.say("  %s", found)
+		}
+		p.say("%s", p.control(run))
+		if run.Verdict.OK {
+			return
+		}
+	} else if run.Verdict.OK {
 		p.say("%s", p.good("The run held."))
 		return
 	}
@@ -147,6 +168,14 @@ func (p printer) end(run Run) {
 	for _, reason := range run.Verdict.Reasons {
 		p.say("  %s", reason)
 	}
+}
+
+// control is the verdict of a run without a guard, in colour.
+func (p printer) control(run Run) string {
+	if run.Verdict.OK {
+		return p.good(run.noticed())
+	}
+	return p.bad(run.noticed())
 }
 
 // grid is a table to be printed.

@@ -31,6 +31,17 @@ func (r Run) place() []string {
 	return all
 }
 
+// noticed says what became of a run without a guard.
+func (r Run) noticed() string {
+	if r.Verdict.OK {
+		return fmt.Sprintf("The guard %s was taken away on purpose, and the checker has noticed: this is as it should be.", r.Without)
+	}
+	if slices.ContainsFunc(r.Controls, func(c Control) bool { return c.Error != "" }) {
+		return fmt.Sprintf("The guard %s was taken away on purpose, and the run itself went wrong.", r.Without)
+	}
+	return fmt.Sprintf("The guard %s was taken away on purpose, and the checker has not noticed.", r.Without)
+}
+
 // example is the shortest counterexample of an invariant.
 type example struct {
 	check.Finding

@@ -13,8 +13,18 @@ import (
 // invariants is how many there are.
 const invariants = 16
 
-// OK says whether the run held, and all reasons why not.
+// OK says whether the run held, and all reasons why not. One without a guard has
+// held if that was noticed.
 func (r Run) OK() (ok bool, reasons []string) {
+	if r.Without == "" {
+		reasons = r.failures()
+	}
+	r.controls(func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) })
+	return len(reasons) == 0, reasons
+}
+
+// failures are all that must not be, and all that is missing, but for controls.
+func (r Run) failures() (reasons []string) {
 	no := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
 	for _, e := range r.Errors {
 		no("the run itself went wrong: %s", e)
@@ -50,6 +60,12 @@ func (r Run) OK() (ok bool, reasons []string) {
 	} else if r.Figures.Load.Completed == 0 {
 		no("nothing was completed")
 	}
+	r.demands(no)
+	return reasons
+}
+
+// controls names those that were not caught.
+func (r Run) controls(no func(string, ...any)) {
 	for _, c := range r.Controls {
 		switch {
 		case c.Error != "":
@@ -62,8 +78,6 @@ func (r Run) OK() (ok bool, reasons []string) {
 			no("control %s was not caught: %s, not %s%s", c.Name, list(c.Caught, "no invariant was violated"), list(c.Expected, "which none says"), about)
 		}
 	}
-	r.demands(no)
-	return len(reasons) == 0, reasons
 }
 
 // invariants names what the checker found.

@@ -43,6 +43,9 @@ func writeJSON(w io.Writer, run Run) error {
 // judged is the run with its verdict, and with lists that are empty, not absent.
 func judged(run Run) Run {
 	run.Verdict.OK, run.Verdict.Reasons = run.OK()
+	if run.Without != "" {
+		run.Verdict.Found = run.failures()
+	}
 	present(&run.Verdict.Reasons)
 	present(&run.Findings)
 	present(&run.Controls)

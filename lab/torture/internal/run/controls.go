@@ -163,5 +163,6 @@ func (c Control) Run(ctx context.Context, seed uint64, at Place) (report.Control
 		result.Error = err.Error()
 	}
 	result.Seconds = time.Since(begin).Seconds()
+	r.Without, r.Controls = result.Name, []report.Control{result}
 	return result, r
 }

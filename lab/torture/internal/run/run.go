@@ -229,7 +229,7 @@ func (r *one) judge(ctx context.Context, result *report.Run) error {
 	if err := r.sameClocks(ctx); err != nil {
 		return err
 	}
-	in.Offset = r.offset
+	in.Offset, in.Begin = r.offset, r.begin
 	in.Limits = check.Limits{Lease: r.Lease, Poll: r.Poll, Slots: r.Slots, Wake: r.Wake}
 	result.Findings = check.Check(in)
 	result.Figures = report.Measure(report.Record{
@@ -245,7 +245,7 @@ func (r *one) judge(ctx context.Context, result *report.Run) error {
 // keep writes the witness to where the histories are, for whoever wants to know
 // more than the report says.
 func (r *one) keep(lines []witness.Line) error {
-	f, err := os.Create(filepath.Join(r.dir, "witness.json"))
+	f, err := os.Create(filepath.Join(r.dir, history.Witness))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,7 +151,7 @@ func (p *Process) supervise() {
 			p.change()
 			p.mu.Unlock()
 			p.stage.note(history.Event{Op: history.Exit, Target: c.name, Error: c.how()})
-			p.stage.Logf("%s has ended: %s", c.name, c.how())
+			p.stage.Logf("%s has ended: %s", c.name, cmp.Or(c.how(), "by itself"))
 			select {
 			case <-p.stage.closing:
 				return

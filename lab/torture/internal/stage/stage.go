@@ -86,6 +86,10 @@ func Open(ctx context.Context, o Options) (_ *Stage, err error) {
 		return nil, err
 	}
 	if s.servers[0], err = pg.Start(ctx, s.serverOptions()); err != nil {
+		// A server that runs already is of no use here.
+		if none := (*pg.NotFoundError)(nil); errors.As(err, &none) {
+			return nil, fmt.Errorf("no server of %s was found:\n%w\nAny of these helps: another --major; %s", none.Wanted, none.Tried, pg.Helps)
+		}
 		return nil, err
 	}
 	if err := s.furnish(ctx); err != nil {
