@@ -54,6 +54,7 @@ var answerCases = []acase{
 		fence := w.claim(w1, id)
 		w.complete(w1, id, fence)
 		w.operate("delete", id)
+		w.wait(time.Second)
 		w.stop(w1, id, fence, "done")
 		w.saidStored(w1, id, fence, "done")
 	}},

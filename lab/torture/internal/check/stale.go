@@ -71,21 +71,22 @@ func (ix *index) frozenOut(cl *claim, w *write) bool {
 }
 
 // said says that the answer only repeats what is so: the claim was ended under
-// its own fence, and there is a trace of it.
+// its own fence, and there is a trace of it, or its holder remembers that it has
+// completed it.
 func (ix *index) said(cl *claim, w *write) bool {
 	if w.verb == string(history.Progress) {
 		return false // which is never a repetition
 	}
+	remembers := slices.ContainsFunc(cl.writes, func(o *write) bool {
+		return o.Op == history.Complete && o.Proc == w.Proc && o.result != refused
+	})
 	switch cl.out.what {
 	case ended:
 		gone := cl.out.next
 		traced := gone == nil || gone.at+clockError >= w.At
-		return traced && (w.Op != history.Complete && w.verb != "complete" || cl.out.after.Status == "done")
+		return (traced || remembers) && (w.Op != history.Complete && w.verb != "complete" || cl.out.after.Status == "done")
 	case removed:
-		// No trace: but its holder remembers that it has completed it.
-		return slices.ContainsFunc(cl.writes, func(o *write) bool {
-			return o.Op == history.Complete && o.Proc == w.Proc && o.result != refused
-		})
+		return remembers
 	}
 	return false
 }
