@@ -148,6 +148,24 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
+// What a glance lets through each token lets through, and what Check is mostly
+// given gets by with a glance.
+func TestHarmless(t *testing.T) {
+	for _, r := range append(refused, stricter...) {
+		if len(r.doc) <= payload.MaxBytes && payload.Harmless([]byte(r.doc)) {
+			t.Errorf("%.60q is not harmless: %s", r.doc, r.reason)
+		}
+	}
+	for _, doc := range []string{
+		`{}`, `null`, `{"id": 42, "price": 12.50, "names": ["é", "b\\", "\n"], "at": "2031-02-03T04:05:06.789Z", "ok": true}`,
+		`"` + strings.Repeat("x", payload.MaxBytes-2) + `"`,
+	} {
+		if !payload.Harmless([]byte(doc)) {
+			t.Errorf("%.60q is not harmless at a glance", doc)
+		}
+	}
+}
+
 func TestErrorSaysWhere(t *testing.T) {
 	err := payload.Check([]byte(`{"customer":{"names":["a","b","c","d\u0000"]}}`))
 	const want = `\u0000, which no text in PostgreSQL can hold, at $.customer.names[3] (byte 36)`
@@ -182,6 +200,9 @@ func FuzzCheck(f *testing.F) {
 		seed(f, r.doc)
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
+		if err := payload.CheckTokens(doc); err != nil && payload.Harmless(doc) {
+			t.Fatalf("harmless at a glance: %q: %v", doc, err)
+		}
 		err := payload.Check(doc)
 		if err == nil {
 			if !json.Valid(doc) || !utf8.Valid(doc) {

@@ -1,0 +1,7 @@
+package payload
+
+// The two halves of Check.
+var (
+	Harmless    = harmless
+	CheckTokens = checkTokens
+)
