@@ -25,7 +25,7 @@ type Client struct {
 	config Config
 	table  *claim.Table
 
-	sqlEnqueue string
+	sqlInsert, sqlInsertMany, sqlCopy string
 	// workerID names this process in the rows it holds. It is new at every
 	// start, so that a process does not mistake its former life's jobs for its
 	// own.
@@ -68,13 +68,15 @@ func New(pool *pgxpool.Pool, config Config) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		pool:         pool,
-		config:       config,
-		table:        claim.In(config.Schema),
-		sqlEnqueue:   inSchema(sqlEnqueue, config.Schema),
-		workerID:     newWorkerID(),
-		handlers:     make(map[string]handler),
-		needsSession: needsSession(pool.Config().ConnConfig.DefaultQueryExecMode),
+		pool:          pool,
+		config:        config,
+		table:         claim.In(config.Schema),
+		sqlInsert:     inSchema(sqlInsert, config.Schema),
+		sqlInsertMany: inSchema(sqlInsertMany, config.Schema),
+		sqlCopy:       inSchema(sqlCopy, config.Schema),
+		workerID:      newWorkerID(),
+		handlers:      make(map[string]handler),
+		needsSession:  needsSession(pool.Config().ConnConfig.DefaultQueryExecMode),
 	}, nil
 }
 

@@ -7,7 +7,8 @@
 // which lost its lease cannot overwrite anything.
 //
 // A [Client] enqueues with [Client.Enqueue], or in a transaction of yours with
-// [Client.In] and [Client.InSQL]; it works jobs with [Client.Run], calling the
+// [Client.In] and [Client.InSQL], thousands at a time with [Client.EnqueueCopy];
+// it works jobs with [Client.Run], calling the
 // handlers registered with [Handle].
 //
 // The promises, and the test that keeps each of them, are in

@@ -1,10 +1,14 @@
 package fencepost_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -73,6 +77,46 @@ func ExampleClient_In() {
 		fmt.Println(job.Kind, string(job.Payload), job.Status)
 	}
 	// Output: send_invoice {"id": 1} scheduled
+}
+
+// Many jobs from a source that may fail, such as a file: all of them, or none.
+func ExampleClient_EnqueueCopy() {
+	pool, done := examplePool()
+	defer done()
+	client, err := fencepost.New(pool, fencepost.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	load := func(file io.Reader) (int64, error) {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		defer cancel(nil)
+		return client.EnqueueCopy(ctx, func(yield func(fencepost.NewJob) bool) {
+			lines := bufio.NewScanner(file)
+			for lines.Scan() {
+				id, err := strconv.ParseInt(lines.Text(), 10, 64)
+				if err != nil {
+					cancel(err) // nothing is stored
+					return
+				}
+				if !yield(fencepost.NewJob{Payload: Invoice{ID: id}}) {
+					return
+				}
+			}
+			if err := lines.Err(); err != nil {
+				cancel(err)
+			}
+		})
+	}
+
+	fmt.Println(load(strings.NewReader("7\n8\n9\n")))
+	_, err = load(strings.NewReader("10\neleven\n12\n"))
+	fmt.Println(errors.Is(err, strconv.ErrSyntax))
+	n, err := client.Count(context.Background(), fencepost.Filter{})
+	fmt.Println(n, err)
+	// Output:
+	// 3 <nil>
+	// true
+	// 3 <nil>
 }
 
 // Effect and completion in one transaction: both happen, or neither.
