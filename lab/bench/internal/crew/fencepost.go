@@ -96,7 +96,19 @@ func (q *fencepostQueue) Many(ctx context.Context, jobs []Job) error {
 	return err
 }
 
-func (q *fencepostQueue) Copy(ctx context.Context, jobs []Job) error { return q.Many(ctx, jobs) }
+func (q *fencepostQueue) Copy(ctx context.Context, jobs []Job) error {
+	n, err := q.enq.EnqueueCopy(ctx, func(yield func(fencepost.NewJob) bool) {
+		for _, job := range jobs {
+			if !yield(newJob(job)) {
+				return
+			}
+		}
+	})
+	if err == nil && int(n) != len(jobs) {
+		err = fmt.Errorf("%d of %d jobs copied", n, len(jobs))
+	}
+	return err
+}
 
 func (q *fencepostQueue) Work(ctx context.Context, handle Handle, ready func()) error {
 	config := q.config

@@ -31,7 +31,8 @@ var vias = script.Mix{
 	"stdlib": 0.10, // client.InSQL, a transaction of database/sql
 	"sql":    0.15, // a plain INSERT
 	"func":   0.15, // SELECT fencepost.enqueue(…)
-	"copy":   0.10, // COPY
+	"copy":   0.05, // COPY
+	"bulk":   0.05, // client.In(tx).EnqueueCopy
 }
 
 var (

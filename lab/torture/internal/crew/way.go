@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,7 +35,7 @@ func (p *producer) begin(ctx context.Context, via string) (way, error) {
 	}
 	tx, err := p.pool.Begin(limited)
 	return pgxWay{tx, p.client, map[string]jobsFunc{
-		"go": goJobs, "sql": plainJobs, "func": funcJobs, "copy": copyJobs,
+		"go": goJobs, "sql": plainJobs, "func": funcJobs, "copy": copyJobs, "bulk": bulkJobs,
 	}[via]}, err
 }
 
@@ -105,6 +106,14 @@ func copyJobs(ctx context.Context, tx pgx.Tx, _ *fencepost.Client, orders []orde
 		}))
 	if err == nil && n != int64(len(orders)) {
 		err = fmt.Errorf("%d of %d rows copied", n, len(orders))
+	}
+	return nil, err
+}
+
+func bulkJobs(ctx context.Context, tx pgx.Tx, client *fencepost.Client, orders []order) ([]int64, error) {
+	n, err := client.In(tx).EnqueueCopy(ctx, slices.Values(newJobs(orders)))
+	if err == nil && n != int64(len(orders)) {
+		err = fmt.Errorf("%d of %d jobs counted", n, len(orders))
 	}
 	return nil, err
 }
