@@ -9,13 +9,14 @@ import (
 var ErrNoWay = errors.New("the queue has no such call")
 
 // Queues are those that this program can be. "floor" and "wakefloor" are
-// hand-written SQL, not queues.
+// hand-written SQL, not queues; "guest" is Fencepost in a service.
 var Queues = map[string]func() Queue{
 	"fencepost": func() Queue { return &fencepostQueue{} },
 	"river":     func() Queue { return &riverQueue{} },
 	"gue":       func() Queue { return &gueQueue{} },
 	"floor":     func() Queue { return &floor{} },
 	"wakefloor": func() Queue { return &wakeFloor{} },
+	"guest":     func() Queue { return &guest{} },
 }
 
 // moduleVersion is the version of a module that this program was built with.

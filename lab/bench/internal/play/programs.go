@@ -20,6 +20,7 @@ var crews = map[string]func(programs) ([]string, error){
 	"gue":       inGo("gue"),
 	"floor":     inGo("floor"),
 	"wakefloor": inGo("wakefloor"),
+	"guest":     inGo("guest"),
 	"graphile":  onNode("graphile.mjs"),
 	"pgboss":    onNode("pgboss.mjs"),
 }

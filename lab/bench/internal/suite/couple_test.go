@@ -37,3 +37,35 @@ func TestPickUps(t *testing.T) {
 		t.Errorf("job 1 alone: %d jobs, %d ns; want 1 and 100", odd.TotalCount(), odd.Max())
 	}
 }
+
+// What was enqueued is worked, and counted once for each job, by ourselves and
+// by the floor.
+func TestWaking(t *testing.T) {
+	b := open(t)
+	b.Peers = []string{"fencepost", "floor"}
+	w := waking{subject: "wake", turns: 2, p: wire.Produce{N: 10, Rate: 200, Clients: 2}}
+	r, err := w.measure(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []string{ownRow, wakeFloorRow} {
+		if len(r[row]) != 1 {
+			t.Fatalf("%s: %d rounds; want 1", row, len(r[row]))
+		}
+		if l := r[row][0]; l.TotalCount() != 20 || l.unseen != 0 || l.ms(50) <= 0 {
+			t.Errorf("%s: %s; want 20 jobs, all of them seen", row, &l)
+		}
+	}
+}
+
+// A job that has run is not done for others before its outcome is stored.
+func TestLoneSeesTheTables(t *testing.T) {
+	b := open(t)
+	r := make(latencies)
+	if err := b.loneRound(t.Context(), []entrant{{ownRow, "fencepost", wire.Options{}}}, 0, 1, 3, r); err != nil {
+		t.Fatal(err)
+	}
+	if l := r[ownRow][0]; l.TotalCount() != 3 || l.Min() <= 0 {
+		t.Errorf("%s; want 3 jobs, none seen to be done before its handler had ended", &l)
+	}
+}
