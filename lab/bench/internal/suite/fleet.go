@@ -57,14 +57,26 @@ func fleetSuite(ctx context.Context, b *Bench) error {
 	}); err != nil {
 		return err
 	}
-	var shares []float64
-	for _, rates := range rounds {
-		all := slices.Collect(maps.Values(rates))
-		shares = append(shares, slices.Min(all)/slices.Max(all))
-	}
-	b.Report(figures.AtLeast("fleet", shares, 0.9, "×", "the best of them",
-		fmt.Sprintf("jobs/s of the slowest of %v processes together; %d no-op jobs of 200 B preloaded, 1000 slots each, done jobs kept; every commit durable", fleetSizes, n)))
+	slowest, shares := slowestOf(names, rounds)
+	b.Report(figures.AtLeast("fleet", shares, 0.9, "×", fmt.Sprintf("the best of %v processes in the same round", fleetSizes),
+		fmt.Sprintf("jobs/s of all together where they are slowest, %s; %d no-op jobs of 200 B preloaded, 1000 slots each, done jobs kept; every commit durable", slowest, n)))
 	return nil
+}
+
+// slowestOf says which has, by its median, the smallest share of the best rate
+// of a round, and its shares. Not the smallest of each round: of three that are
+// equal one is always a little slower.
+func slowestOf(names []string, rounds []map[string]float64) (slowest string, shares []float64) {
+	for _, name := range names {
+		var own []float64
+		for _, rates := range rounds {
+			own = append(own, rates[name]/slices.Max(slices.Collect(maps.Values(rates))))
+		}
+		if slowest == "" || figures.Median(own) < figures.Median(shares) {
+			slowest, shares = name, own
+		}
+	}
+	return slowest, shares
 }
 
 // fleet is a drain by several processes.

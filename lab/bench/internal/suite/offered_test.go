@@ -21,3 +21,15 @@ func TestDue(t *testing.T) {
 		t.Errorf("a second late: %v", got)
 	}
 }
+
+// The worker keeps up with what little is offered.
+func TestOffer(t *testing.T) {
+	t.Parallel()
+	o, err := open(t).offer(t.Context(), entrant{peer: "fencepost", o: wire.Options{Keep: true}}, 50, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.completed <= 0 || o.completed > 1 || o.rate <= 0 || o.backlog > 50 || o.settings == "" {
+		t.Errorf("%+v", o)
+	}
+}
