@@ -1,10 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/fault"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/run"
 )
 
 // refused is what the command says to these words.
@@ -95,5 +100,23 @@ func TestAgain(t *testing.T) {
 		if got := f.again(cmd, 1.5); got != want {
 			t.Errorf("%s:\n%s, want\n%s", words, got, want)
 		}
+	}
+}
+
+// What cannot be made is left out, and named; what was asked for is refused.
+func TestFaultsThatCannotBeMade(t *testing.T) {
+	var said bytes.Buffer
+	at := run.Place{Major: 16, Wrong: "crew-wrong", Log: &said}
+	s := settings{plan: run.Standard(0)}
+	p, err := s.planFor(at, 7)
+	if err != nil || p.Seed != 7 || slices.ContainsFunc(p.Faults, func(f fault.Fault) bool { return f.Name == "notify-full" }) {
+		t.Errorf("%v, %v", p.Faults, err)
+	}
+	if got := said.String(); !strings.Contains(got, "notify-full (it takes PostgreSQL 17)") || strings.Count(got, "\n") != 1 {
+		t.Errorf("%q", got)
+	}
+	s.faults = []string{"kill", "notify-full"}
+	if _, err := s.planFor(at, 7); err == nil || !strings.Contains(err.Error(), "--fault notify-full: it takes PostgreSQL 17") {
+		t.Error(err)
 	}
 }

@@ -48,7 +48,9 @@ func waited(ix *index, f *finding, j *job, c *change) {
 	if c.next != nil {
 		until = c.next.at
 	}
-	idle, newest, deadline := ix.free(j.queue, span{due, until}, bound)
+	// While bells are heard the bound is that of bells.
+	excused := func(f fault) bool { return f.trouble != calm && (f.trouble != deaf || bound == ix.Limits.Wake) }
+	idle, newest, deadline := ix.free(j.queue, span{due, until}, bound, excused)
 	if idle == nil {
 		return
 	}

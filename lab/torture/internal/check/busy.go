@@ -115,12 +115,13 @@ func (p *process) asked(queue string, from, to int64) (newest *call, until int64
 
 // free returns a worker that in that time had a slot for a job of the queue for
 // so long, with the newest that it had asked for and when so long was over; nil:
-// there was none.
-func (ix *index) free(queue string, in span, bound time.Duration) (*process, *call, int64) {
+// there was none. What comes after a full claim is looked at only where no fault
+// excuses it.
+func (ix *index) free(queue string, in span, bound time.Duration, excused func(fault) bool) (*process, *call, int64) {
 	for _, p := range ix.crew {
 		for from := in.from; from < in.to; {
 			to := add(from, bound.Nanoseconds())
-			if to > in.to || from > in.from && ix.met(from-ix.settle(), to, func(f fault) bool { return f.trouble != calm }) {
+			if to > in.to || from > in.from && ix.met(from-ix.settle(), to, excused) {
 				break
 			}
 			newest, until := p.asked(queue, from, to)

@@ -208,6 +208,27 @@ var waitCases = []acase{
 		w.wait(2100 * time.Millisecond)
 		w.done(w1, id, w.claim(w1, id))
 	}},
+	{"11: after a full claim nobody polls", []int{11}, func(w *world) {
+		over := w.fault("bells-lost")
+		id := w.enqueue("last")
+		w.full(1)
+		w.wait(9500 * time.Millisecond)
+		w.full(2)
+		w.wait(9900 * time.Millisecond)
+		w.done(w1, id, w.claim(w1, id))
+		over()
+	}},
+	{"11: after a full claim bells begin to be lost", nil, func(w *world) {
+		id := w.enqueue("last")
+		w.full(1)
+		w.wait(1500 * time.Millisecond)
+		w.full(2)
+		w.wait(time.Second)
+		over := w.fault("bells-lost")
+		w.wait(3 * time.Second)
+		w.done(w1, id, w.claim(w1, id))
+		over()
+	}},
 	{"11: one worker's claims are full, the other one's are not", []int{11}, func(w *world) {
 		id := w.enqueue("last")
 		for i := range 4 {

@@ -68,7 +68,7 @@ func (ix *index) change(c *change) Step {
 			fmt.Fprintf(&b, " worker=%s", s.Worker)
 		}
 		if !s.Lease.IsZero() {
-			fmt.Fprintf(&b, " lease until %v", ix.at(s.Lease.UnixNano()-ix.Offset).Round(time.Millisecond))
+			fmt.Fprintf(&b, " lease until %.3f s", ix.at(s.Lease.UnixNano()-ix.Offset).Seconds())
 		}
 	}
 	b.WriteString(":")
@@ -76,7 +76,7 @@ func (ix *index) change(c *change) Step {
 	b.WriteString(" →")
 	state(c.after)
 	if c.after.Status == "ready" && c.after.RunAt.UnixNano()-ix.Offset > c.at {
-		fmt.Fprintf(&b, " due at %v", ix.at(c.after.RunAt.UnixNano()-ix.Offset).Round(time.Millisecond))
+		fmt.Fprintf(&b, " due at %.3f s", ix.at(c.after.RunAt.UnixNano()-ix.Offset).Seconds())
 	}
 	who := "witness"
 	if c.lost {

@@ -71,7 +71,7 @@ func (r *one) sameClocks(ctx context.Context) error {
 		return err
 	}
 	if step := time.Duration(now - r.offset); step.Abs() > 4*time.Millisecond {
-		return fmt.Errorf("the machine's clock was set by %s during the run: make another one", step)
+		return fmt.Errorf("the machine's clock was set by %s during the run: make another one", step.Round(time.Millisecond))
 	}
 	return nil
 }
