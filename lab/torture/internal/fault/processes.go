@@ -34,7 +34,7 @@ var processFaults = []Fault{
 	{
 		Name: "freeze", About: "workers are frozen (SIGSTOP) for more than two leases",
 		Length: 14 * time.Second, touches: processes,
-		body: func(ctx context.Context, a *act) error { return freeze(ctx, a, a.victims(), 2.2) },
+		body: func(ctx context.Context, a *act) error { return freeze(ctx, a, a.laden(ctx), 2.2) },
 	},
 	{
 		Name: "pause", About: "workers are frozen (SIGSTOP) for 0.6 of a lease, which costs them nothing",
@@ -172,6 +172,28 @@ func caught(ctx context.Context, a *act, p *stage.Process, pid int, r *record, a
 
 // defaultLease is what a worker has that was not told.
 const defaultLease = 6 * time.Second
+
+// inHand is how many jobs those that are frozen have together, if that can be:
+// each is to be written about by somebody who has lost it.
+const inHand = 12
+
+// laden are victims, when they have their hands full. Some may have begun to live
+// just now: for that they have a lease of time, unless the fault is in a hurry.
+func (a *act) laden(ctx context.Context) []*stage.Process {
+	victims := a.victims()
+	for end := time.Now().Add(defaultLease); !a.hurried && len(victims) > 0 && time.Now().Before(end); {
+		var pids []string
+		for _, p := range victims {
+			pids = append(pids, strconv.Itoa(p.PID()))
+		}
+		var n int
+		err := a.Admin().QueryRow(ctx, "SELECT count(*) FROM fencepost.jobs WHERE status = 'running' AND split_part(worker_id, ':', 2) = ANY ($1)", pids).Scan(&n)
+		if err != nil || n >= inHand || !wait(ctx, 20*time.Millisecond) {
+			break // another fault may have the server: then they are frozen as they are
+		}
+	}
+	return victims
+}
 
 // freeze stops processes for so many leases.
 func freeze(ctx context.Context, a *act, all []*stage.Process, leases float64) error {
