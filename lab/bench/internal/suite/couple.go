@@ -21,6 +21,7 @@ type couple struct {
 	warm     int           // that many came first and are not looked at
 	worked   []wire.Worked // of each worker, once they have stopped
 	stopped  int64         // when that was
+	behind   bool          // it has not worked in time what was enqueued
 	undo     []func() error
 }
 
@@ -95,7 +96,8 @@ func (c *couple) produce(ctx context.Context, p wire.Produce) error {
 	if err := c.enqueue(ctx, p); err != nil {
 		return err
 	}
-	_, err := c.await(ctx)
+	all, err := c.await(ctx)
+	c.behind = !all
 	return err
 }
 

@@ -120,6 +120,9 @@ func (w waking) round(ctx context.Context, b *Bench, group []entrant, round int,
 	}
 	for i := range w.turns {
 		for _, c := range turn(all, round+i) {
+			if c.behind { // more jobs would say no more of it
+				continue
+			}
 			p := w.p
 			p.Seed = uint64(round*w.turns + i) // the same for all
 			if err := c.produce(ctx, p); err != nil {
