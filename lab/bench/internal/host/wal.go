@@ -50,6 +50,23 @@ func (h *Host) Hush(ctx context.Context) error {
 	return h.admin(ctx, func(c *pgx.Conn) error { _, err := c.Exec(ctx, "VACUUM (ANALYZE)"); return err })
 }
 
+// WithoutAutovacuum keeps autovacuum away until undo is called. In the first
+// minutes of a server and of a database it writes more to the log, about their
+// catalogues, than whoever has nothing to do does in a day.
+func (h *Host) WithoutAutovacuum(ctx context.Context) (undo func() error, err error) {
+	set := func(ctx context.Context, sql string) error {
+		return h.admin(ctx, func(c *pgx.Conn) error {
+			if _, err := c.Exec(ctx, sql); err != nil { // by itself: it cannot be in a transaction
+				return err
+			}
+			_, err := c.Exec(ctx, "SELECT pg_reload_conf()")
+			return err
+		})
+	}
+	undo = func() error { return set(context.WithoutCancel(ctx), "ALTER SYSTEM RESET autovacuum") }
+	return undo, set(ctx, "ALTER SYSTEM SET autovacuum = off")
+}
+
 // sqlWAL reads the log itself. The server's counters (pg_stat_wal,
 // pg_stat_database) would not do: a connection adds what it did up to ten
 // seconds later, and they count images without saying how large they were,

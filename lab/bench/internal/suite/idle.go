@@ -86,7 +86,7 @@ func idleSuite(ctx context.Context, b *Bench) error {
 	}
 	most("idle_statements", func(i idled) float64 { return i.statements }, 3, "/min", "all statements of clients in the database")
 	most("idle_connections", func(i idled) float64 { return i.connections }, 2, "", "the most at one time, without those of the embedder's pool that nobody uses")
-	most("idle_wal", func(i idled) float64 { return i.wal }, 400, "B/min", "all that the log grew by, without page images")
+	most("idle_wal", func(i idled) float64 { return i.wal }, 400, "B/min", "all that the log grew by, without page images and without autovacuum")
 	most("idle_cpu", func(i idled) float64 { return i.worker }, 30, "ms/min", "processor time of the process")
 	b.reportMeasured(figures.AtMost("idle_next", figures.Ratios(each(func(i idled) float64 { return i.next.ms(100) }), floors), 1.5, "×",
 		"the p99 of one NOTIFY and one durable claim by hand", "from the return of Enqueue to the start of the handler of the first job after it: "+what))
@@ -127,8 +127,11 @@ func (b *Bench) idle(ctx context.Context, e entrant, lasting time.Duration) (i i
 	if err := worker.Call(ctx, wire.DoAwait, wire.Await{N: len(idleQueues), Seconds: patience.Seconds()}, nil); err != nil {
 		return i, err
 	}
-	// What autovacuum would do in the minutes after a database was made is no
-	// cost of doing nothing.
+	autovacuum, err := b.Host.WithoutAutovacuum(ctx)
+	if err != nil {
+		return i, err
+	}
+	defer func() { err = join(err, autovacuum()) }()
 	ledger, err := openLedger(ctx, e.peer, dsn)
 	if err != nil {
 		return i, err
