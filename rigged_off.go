@@ -20,3 +20,7 @@ func riggedTick(tick func(context.Context) (poller.Look, error)) func(context.Co
 func riggedListener(_ *running, c notify.Config) notify.Config { return c }
 
 func riggedStore(_ context.Context, s *store) dispatcher.Store { return s }
+
+func riggedAlone(alone bool) bool { return alone }
+
+func riggedLastLook() bool { return false }

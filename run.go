@@ -100,6 +100,7 @@ type running struct {
 	clock      poller.Clock
 	queues     []string
 	presence   *presence
+	quiet      *quiet
 	hearing    atomic.Bool
 	drained    chan struct{} // closed when the dispatcher has ended
 
@@ -140,6 +141,7 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 	}
 	r.store.marks.Within(deafInterval)
 	r.presence = newPresence(r)
+	r.quiet = newQuiet(r)
 	r.poller = poller.New(poller.Config{
 		Interval: c.config.PollInterval,
 		Deaf:     deafInterval,
@@ -155,6 +157,7 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		Channel:   c.config.Schema,
 		Bell:      r.heard,
 		Recall:    r.recalled,
+		Quiet:     r.quiet.hushed,
 		Connected: r.look,
 		Hearing: func(hearing bool, cause error) {
 			c.health.hearing(hearing, cause)
@@ -165,13 +168,14 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 				r.store.marks.Within(deafInterval)
 			}
 			r.poller.SetHearing(hearing)
+			r.quiet.hearing(hearing)
 			c.config.Observer.Hearing(hearing)
 		},
 		Proof:  proof,
 		Logger: c.config.Logger,
 	}))
 	r.dispatcher = dispatcher.New(dispatcher.Config{
-		Store:     riggedStore(ctx, r.store),
+		Store:     r.quiet.watch(riggedStore(ctx, r.store)),
 		Queues:    r.slots(),
 		Handle:    c.handle,
 		Timeout:   c.timeout,
@@ -209,6 +213,7 @@ func (r *running) loops() []loop {
 		{"listener", r.listener.Run},
 		{"poller", r.poller.Run},
 		{"presence", r.presence.Run},
+		{"quiet", r.quiet.Run},
 	}
 }
 
@@ -232,6 +237,7 @@ func (r *running) look() {
 	r.dispatcher.WakeAll()
 	r.dispatcher.Recall()
 	r.poller.TickNow()
+	r.quiet.listening()
 }
 
 // heard is called for each bell, also for those of queues worked elsewhere:
@@ -249,6 +255,7 @@ func (r *running) heard(b notify.Bell) {
 	case in > 0: // whoever works that queue has the alarm
 	case ours:
 		r.due(b.Queue)
+		r.quiet.heard(b.Queue)
 	default:
 		r.poller.Guard()
 	}

@@ -35,9 +35,16 @@ const (
 	Poll Guard = "poll"
 	// LookBelow: claims that begin at a mark look below it from time to time.
 	LookBelow Guard = "look-below"
+	// QuietLock: who ends a promise to look without bells waits for those who
+	// were silent because of it.
+	QuietLock Guard = "quiet-lock"
+	// QuietLook: and looks once more when they are gone.
+	QuietLook Guard = "quiet-look"
 )
 
-// Guards are all of them.
+// Guards are those that have a control in lab/torture. QuietLock and QuietLook
+// have none yet: its load rings too few bells for a promise. A test of package
+// claim shows that they are missed.
 var Guards = []Guard{
 	FinishFence, ExtendFence, CompleteFence, ReapLock, ClaimLock, ClaimCounts,
 	ListenFirst, ClockFence, DrainExtends, StoredFirst, Poll, LookBelow,

@@ -84,6 +84,7 @@ var checks = []check{
 	{"objects", true, objects},
 	{"indexes", true, indexes},
 	{"bell", true, bell},
+	{"bells", true, ringing},
 	{"wake", false, wake},
 	{"clock", false, clock},
 	{"fences", true, fences},
