@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
+	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
 )
 
 // answerCases are about what was answered.
@@ -57,6 +58,31 @@ var answerCases = []acase{
 		w.wait(time.Second)
 		w.stop(w1, id, fence, "done")
 		w.saidStored(w1, id, fence, "done")
+	}},
+	{"5: who has rolled back a completion says again that it failed, and another has done the job, which left no trace", nil, func(w *world) {
+		id := w.enqueueAs("a", script.Bin, 0, history.OK, true)
+		fence := w.claim(w1, id)
+		w.call(w1, history.Event{Op: history.Complete, Ref: history.Ref{Job: id, Fence: fence}},
+			func() (history.Phase, history.Event) { return history.Failed, history.Event{} })
+		w.stopFor(w1, id, fence, "retry", 0)
+		w.finishAs(w1, id, fence, "retry", 0, history.Unknown, true)
+		next := w.claim(w2, id)
+		w.complete(w2, id, next)
+		w.stop(w2, id, next, "done")
+		w.saidStored(w2, id, next, "done")
+		w.wait(time.Second)
+		w.saidExtended(w1, id, fence)
+		w.saidStored(w1, id, fence, "retry")
+	}},
+	{"5: who has completed nothing says again that it failed, and is told that it was stored", []int{5, 16}, func(w *world) {
+		id := w.enqueueAs("a", script.Bin, 0, history.OK, true)
+		fence := w.claim(w1, id)
+		w.stopFor(w1, id, fence, "retry", 0)
+		w.finishAs(w1, id, fence, "retry", 0, history.Unknown, true)
+		w.done(w2, id, w.claim(w2, id))
+		w.wait(time.Second)
+		w.saidExtended(w1, id, fence)
+		w.saidStored(w1, id, fence, "retry")
 	}},
 	{"16: a job is deleted before it is done, and done is said to be stored", []int{16}, func(w *world) {
 		id := w.enqueue("a")

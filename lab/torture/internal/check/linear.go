@@ -266,6 +266,8 @@ func (ix *index) operations(j *job) (all []porcupine.Operation) {
 				// Of a job without a trace a client cannot tell whether it ended
 				// with its handler's own transaction, which it then takes for true.
 				o.maybe = true
+			case (w.verb == "extend" || w.verb == "check") && w.result == accepted && cl.remembered(w):
+				continue // nor whether it has lost its lease
 			}
 			o.steps = func() []Step { return ix.call(w.call, j.id, cl.fence) }
 			put(w.At, w.until(), o)

@@ -71,24 +71,34 @@ func (ix *index) frozenOut(cl *claim, w *write) bool {
 }
 
 // said says that the answer only repeats what is so: the claim was ended under
-// its own fence, and there is a trace of it, or its holder remembers that it has
-// completed it.
+// its own fence, and there is a trace of it, or there is none of the job, and its
+// holder takes it for completed.
 func (ix *index) said(cl *claim, w *write) bool {
-	if w.verb == string(history.Progress) {
+	switch {
+	case w.verb == string(history.Progress):
 		return false // which is never a repetition
+	case cl.remembered(w):
+		return true
+	case cl.out.what != ended:
+		return false
 	}
-	remembers := slices.ContainsFunc(cl.writes, func(o *write) bool {
-		return o.Op == history.Complete && o.Proc == w.Proc && o.result != refused
-	})
-	switch cl.out.what {
-	case ended:
-		gone := cl.out.next
-		traced := gone == nil || gone.at+clockError >= w.At
-		return (traced || remembers) && (w.Op != history.Complete && w.verb != "complete" || cl.out.after.Status == "done")
-	case removed:
-		return remembers
-	}
-	return false
+	gone := cl.out.next
+	traced := gone == nil || gone.at+clockError >= w.At
+	return traced && (w.Op != history.Complete && w.verb != "complete" || cl.out.after.Status == "done")
+}
+
+// remembered says that the job had gone without a trace when the write was
+// answered, and that the handler of its process had called CompleteTx. Then its
+// client takes the job for completed by it, and cannot know better, whether the
+// transaction was rolled back or not.
+func (cl *claim) remembered(w *write) bool {
+	return cl.job != nil &&
+		slices.ContainsFunc(cl.writes, func(o *write) bool {
+			return o.Op == history.Complete && o.Proc == w.Proc && o.result != refused
+		}) &&
+		slices.ContainsFunc(cl.job.changes, func(c *change) bool {
+			return (c.what == removed || c.what == forgotten) && c.at <= add(w.until(), clockError)
+		})
 }
 
 // explained: what was written under a fence was written by somebody who showed

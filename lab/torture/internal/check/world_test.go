@@ -219,6 +219,15 @@ func (w *world) saidStored(proc string, id, fence int64, verb string) {
 	})
 }
 
+// saidExtended is an extension that is acknowledged and changes nothing.
+func (w *world) saidExtended(proc string, id, fence int64) {
+	ref := history.Ref{Job: id, Fence: fence}
+	w.call(proc, history.Event{Op: history.Extend, Refs: []history.Ref{ref}}, func() (history.Phase, history.Event) {
+		ref.Result = "extended"
+		return history.OK, history.Event{Refs: []history.Ref{ref}}
+	})
+}
+
 func (w *world) extend(proc string, id, fence int64) {
 	w.extendOf(proc, history.Event{Op: history.Extend, Refs: []history.Ref{{Job: id, Fence: fence}}}, id, fence)
 }
