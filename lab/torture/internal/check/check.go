@@ -74,7 +74,8 @@ type Limits struct {
 	// death shows by the lease alone.
 	Pooled bool
 	// Wake is how long a due job may wait for a free slot while bells are heard;
-	// 0: 2 s.
+	// 0: 3.5 s. Its bell may have been silent because of a promise to look, whose
+	// maker has died: others see to that 2.5 s after he made it.
 	Wake time.Duration
 	// Slack is for a machine that is busy; 0: a second. It is added to each bound
 	// on when something must have happened, never to what must not happen.
@@ -207,7 +208,7 @@ func Check(in Input) []Finding {
 func (l Limits) withDefaults() Limits {
 	l.Lease = cmp.Or(l.Lease, 30*time.Second)
 	l.Poll = cmp.Or(l.Poll, 30*time.Second)
-	l.Wake = cmp.Or(l.Wake, 2*time.Second)
+	l.Wake = cmp.Or(l.Wake, 3500*time.Millisecond)
 	l.Slack = cmp.Or(l.Slack, time.Second)
 	l.Patience = cmp.Or(l.Patience, 30*time.Second)
 	return l

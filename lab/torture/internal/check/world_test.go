@@ -33,6 +33,7 @@ const offset = int64(1_800_000_000_000_000_000)
 
 var testLimits = Limits{
 	Lease: 6 * time.Second, Poll: 8 * time.Second,
+	Wake:  2 * time.Second,
 	Slots: map[string]int{script.Main: 4, script.Side: 2, script.Bin: 2},
 }
 
