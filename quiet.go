@@ -28,6 +28,7 @@ type quiet struct {
 
 	mu     sync.Mutex
 	queues map[string]*poller.Quiet
+	busy   map[string]bool // what the dispatcher was told
 	// review is when to look for promises that nobody has ended, as from before
 	// we listened; zero: no need.
 	review    time.Time
@@ -39,7 +40,7 @@ type quiet struct {
 const reviewAgain = time.Second
 
 func newQuiet(run *running) *quiet {
-	q := &quiet{run: run, changed: make(chan struct{}, 1), queues: make(map[string]*poller.Quiet)}
+	q := &quiet{run: run, changed: make(chan struct{}, 1), queues: make(map[string]*poller.Quiet), busy: make(map[string]bool)}
 	for _, name := range run.queues {
 		q.queues[name] = &poller.Quiet{Spread: rand.Float64}
 		q.queues[name].Hearing(false)
@@ -171,6 +172,10 @@ func (k *quiet) step(ctx context.Context) (next time.Time) {
 		s := q.Step(now)
 		if s.Look {
 			k.run.dispatcher.Wake(name)
+		}
+		if s.Busy != k.busy[name] {
+			k.busy[name] = s.Busy
+			k.run.dispatcher.Along(name, s.Busy)
 		}
 		if s.Ask != poller.AskNothing {
 			k.asks.Go(func() { k.ask(ctx, name, q, s) })

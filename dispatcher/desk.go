@@ -63,6 +63,7 @@ func (d *desk) depart(now time.Time, hold bool) (trip Trip, next time.Time, ok b
 	if !d.closed && !hold {
 		for _, s := range d.queues {
 			if claiming {
+				s.woken = s.woken || s.along && len(trip.Outcomes) > 0
 				if limit := s.ask(now); limit > 0 {
 					trip.Wants = append(trip.Wants, Want{Queue: s.Name, Limit: limit})
 					continue

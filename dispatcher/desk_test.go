@@ -17,6 +17,7 @@ import (
 // here.
 //
 //	wake a            a wake-up
+//	along a on        from now on a trip with outcomes claims from a
 //	depart            the next trip, or when to look again
 //	hold              depart while nothing may be claimed
 //	land a2 b0+3s     the trip is back: 2 rows of a, none of b, whose next is due in 3 s
@@ -31,6 +32,23 @@ var deskScripts = map[string]string{
 		depart        => - next never
 		wake a
 		depart        => want a2
+	`,
+	"a claim goes along with outcomes, if that is asked for": `
+		wake a
+		depart        => want a2
+		land a1       => start 1
+		along a on
+		depart        => - next never
+		done a 1
+		depart        => out 1 want a2
+		land stored/a0 => settled 1
+		depart        => - next never
+		wake a
+		depart        => want a2
+		land a1       => start 2
+		along a off
+		done a 2
+		depart        => out 2
 	`,
 	"one trip at a time": `
 		wake a
@@ -526,6 +544,8 @@ func (s *deskScript) do(line string) string {
 		if q := s.desk.byName[words[1]]; q != nil {
 			q.wake()
 		}
+	case "along":
+		s.desk.byName[words[1]].along = words[2] == "on"
 	case "after":
 		d, err := time.ParseDuration(words[1])
 		if err != nil {

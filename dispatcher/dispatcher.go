@@ -138,6 +138,8 @@ type Dispatcher struct {
 	// rung holds a flag for each queue: woken since the loop last looked. The
 	// map itself never changes.
 	rung map[string]*atomic.Bool
+	// along holds a flag for each queue: see Along. The map itself never changes.
+	along map[string]*atomic.Bool
 	// recalled: some of the jobs in hand may be ours no longer.
 	recalled atomic.Bool
 	// poke has room for one: the loop has flags to look at.
@@ -166,11 +168,12 @@ func New(cfg Config) *Dispatcher {
 	d := &Dispatcher{
 		cfg:     cfg,
 		rung:    make(map[string]*atomic.Bool, len(cfg.Queues)),
+		along:   make(map[string]*atomic.Bool, len(cfg.Queues)),
 		poke:    make(chan struct{}, 1),
 		stopNow: make(chan struct{}),
 	}
 	for _, q := range cfg.Queues {
-		d.rung[q.Name] = new(atomic.Bool)
+		d.rung[q.Name], d.along[q.Name] = new(atomic.Bool), new(atomic.Bool)
 	}
 	return d
 }
@@ -191,6 +194,16 @@ func (d *Dispatcher) WakeAll() {
 		flag.Store(true)
 	}
 	d.nudge()
+}
+
+// Along says whether each trip that stores outcomes is to claim from the queue as
+// well, whether it was woken or not: while it is looked at all the time anyway, a
+// claim that goes along costs less than one of its own. It never blocks.
+func (d *Dispatcher) Along(queue string, on bool) {
+	if flag, ok := d.along[queue]; ok {
+		flag.Store(on)
+		d.nudge()
+	}
 }
 
 // Recall says that somebody may have taken or cancelled jobs in hand: all of

@@ -175,6 +175,9 @@ func (l *loop) hear() {
 			l.desk.byName[name].wake()
 		}
 	}
+	for name, flag := range l.along {
+		l.desk.byName[name].along = flag.Load()
+	}
 }
 
 // advance carries out what begins with a new phase of the stop. One that lasts

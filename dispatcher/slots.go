@@ -22,6 +22,7 @@ type slots struct {
 	// wake-up.
 	woken bool
 	rang  bool // woken again since the claim in flight was sent
+	along bool // a trip with outcomes claims as well
 	// backlog: the last claim that worked brought all that it asked for, so there
 	// is more where it came from.
 	backlog bool

@@ -60,6 +60,7 @@ const (
 // QuietStep is what is to be done now, and when to ask again.
 type QuietStep struct {
 	Look bool     // look into the queue
+	Busy bool     // look along with whatever else goes to the database
 	Ask  QuietAsk // if not AskNothing, an answer has to follow
 	// Promise is the promise to renew or to revoke; 0: none.
 	Promise int64
@@ -168,7 +169,7 @@ func (q *Quiet) Step(now time.Time) (s QuietStep) {
 		s.Ask = q.ask(now)
 		q.asking = s.Ask
 	}
-	s.Promise = q.mine
+	s.Promise, s.Busy = q.mine, q.phase == promised
 	if q.asking == AskNothing {
 		switch q.phase {
 		case listening:
