@@ -13,10 +13,10 @@ func TestCommitsAreDurable(t *testing.T) {
 	t.Parallel()
 	healthy := setUp(t)
 	if _, err := healthy.conn.PgConn().Exec(healthy.ctx, `
-		CREATE TABLE seen (what text, setting text, jit text, lock_timeout text);
+		CREATE TABLE seen (what text, setting text, jit text, lock_timeout text, plan text);
 		CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			INSERT INTO seen VALUES (TG_OP || ' ' || TG_TABLE_NAME, current_setting('synchronous_commit'),
-				current_setting('jit'), current_setting('lock_timeout'));
+				current_setting('jit'), current_setting('lock_timeout'), current_setting('plan_cache_mode'));
 			RETURN NULL;
 		END $$;
 		CREATE TRIGGER look AFTER UPDATE OR DELETE ON fencepost.jobs FOR EACH ROW EXECUTE FUNCTION look();
@@ -56,8 +56,10 @@ func TestCommitsAreDurable(t *testing.T) {
 			expect(b, test.want, "SELECT string_agg(DISTINCT setting, ',') FROM seen")
 			expect(b, "off", "SELECT string_agg(DISTINCT jit, ',') FROM seen")
 			expect(b, "1s", "SELECT string_agg(DISTINCT lock_timeout, ',') FROM seen")
+			expect(b, "force_generic_plan", "SELECT string_agg(DISTINCT plan, ',') FROM seen")
 			expect(b, test.role, "SELECT current_setting('synchronous_commit')")
 			expect(b, "0", "SELECT current_setting('lock_timeout')")
+			expect(b, "auto", "SELECT current_setting('plan_cache_mode')")
 		})
 	}
 }

@@ -62,7 +62,9 @@ var statements = []string{
 // wait for the disk: an asynchronous claim that is lost in a crash would let
 // its fence be given a second time. A stronger setting is left as it is.
 //
-// JIT compilation costs these short statements more than it can save. And no
+// JIT compilation costs these short statements more than it can save. So does
+// planning: one plan, made once for all parameters, is tested for each of them,
+// where the server would go on planning for those that a trip happens to have. And no
 // row lock is worth waiting for longer than a second: nothing here waits for
 // one that is held long, except inside a transaction of the caller.
 //
@@ -71,6 +73,7 @@ const sqlSettings = `SELECT
     set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
                                           THEN 'on' ELSE current_setting('synchronous_commit') END, true),
     set_config('jit', 'off', true),
+    set_config('plan_cache_mode', 'force_generic_plan', true),
     set_config('lock_timeout', '1s', true)`
 
 // inOneGo queues the statement behind the settings: one round trip, and, since
