@@ -138,6 +138,9 @@ func TestQuietLooksAndRenews(t *testing.T) {
 	w.promise(false)
 	w.pass(10*time.Second, func() int { return 3 })
 	w.want(AskPromise, 77)
+	if !w.last.Busy {
+		t.Error("it does not look along with others")
+	}
 	if at := int(renewEvery / (lookEvery + time.Millisecond)); w.looks < at-10 || w.looks > at+10 {
 		t.Errorf("%d looks in a second, want about %d", w.looks, at)
 	}
@@ -216,7 +219,7 @@ func TestQuietEndsWhatIsNotWorthIt(t *testing.T) {
 	if !w.Revoked(w.now, true, 0, 0) || w.Mine() != 0 {
 		t.Error("it does not end")
 	}
-	if s := w.step(); s.Ask != AskNothing || s.Look || !s.Next.IsZero() {
+	if s := w.step(); s.Ask != AskNothing || s.Look || s.Busy || !s.Next.IsZero() {
 		t.Errorf("at rest: %+v", s)
 	}
 }
