@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,13 @@ type Plan struct {
 	// Progress is told, a few times a second, what is being measured and how
 	// many seconds of how many are over.
 	Progress func(what string, done, total int)
+
+	grace time.Duration // for tests; 0: the usual one
 }
+
+// usualGrace is how much longer than Plan.Time a run may take: on a server that
+// is slow, or does not answer any more.
+const usualGrace = time.Minute
 
 // Least and Most bound Plan.Time.
 const (
@@ -67,6 +74,9 @@ func Run(ctx context.Context, p Plan) (seen Seen, err error) {
 		return Seen{}, err
 	}
 	defer func() { err = errors.Join(err, s.strike()) }()
+	limit := p.Time + cmp.Or(p.grace, usualGrace)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not over after %v: the server is too slow, or does not answer", limit))
+	defer cancel()
 	shares := 0
 	for _, m := range measurements {
 		shares += m.share

@@ -93,6 +93,20 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
+// A server that does not keep up does not make it last for ever.
+func TestOvertime(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	dsn := database(t)
+	plan := short(t, dsn)
+	plan.grace = time.Millisecond - plan.Time
+	if _, err := Run(ctx, plan); err == nil || !strings.Contains(err.Error(), "not over after 1ms") {
+		t.Errorf("%v", err)
+	}
+	mustBeClean(t, dsn)
+}
+
 func TestLeftOvers(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
