@@ -23,7 +23,7 @@ const (
 // take, with a commit; it ends when somebody has reached what was committed.
 type laps struct {
 	at    []time.Duration // when each begins
-	began time.Time
+	began time.Time       // what the following counts from
 
 	// Each since began, 0 until then; by the number of the lap.
 	committed, reachedAt []atomic.Int64
@@ -38,7 +38,7 @@ func (s *stage) laps(limit time.Duration) *laps {
 		// A lap has two commits, which must not catch up with each other.
 		rate = min(rate, max(1, 0.2/commit))
 	}
-	l := &laps{all: make(chan struct{})}
+	l := &laps{began: time.Now(), all: make(chan struct{})}
 	for at := time.Duration(0); ; {
 		at += time.Duration(rand.ExpFloat64() / rate * float64(time.Second))
 		if at > limit && len(l.at) > 0 {
@@ -55,10 +55,10 @@ func (s *stage) laps(limit time.Duration) *laps {
 // run begins each lap in its time and returns when all are committed.
 func (l *laps) run(ctx context.Context, commit func(n int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	l.began = time.Now()
+	start := time.Now()
 	for n, at := range l.at {
 		select {
-		case <-time.After(time.Until(l.began.Add(at))):
+		case <-time.After(time.Until(start.Add(at))):
 		case <-ctx.Done():
 			return group.Wait()
 		}
