@@ -80,8 +80,24 @@ func ask(ctx context.Context, conn *pgx.Conn) (pid int64, err error) {
 // says itself which one it wants.
 func PreferPrimary(config *pgx.ConnConfig) {
 	if config.ValidateConnect == nil {
-		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+		config.ValidateConnect = takesWrites
 	}
+}
+
+// takesWrites lets a connection through whose server takes writes. It is
+// pgconn.ValidateConnectTargetSessionAttrsReadWrite, which panics when a server
+// or a pooler that is about to go answers without a row.
+func takesWrites(ctx context.Context, conn *pgconn.PgConn) error {
+	results, err := conn.Exec(ctx, "SHOW transaction_read_only").ReadAll()
+	switch {
+	case err != nil:
+		return err
+	case len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 1:
+		return errors.New("the server does not say whether it takes writes")
+	case string(results[0].Rows[0][0]) == "on":
+		return pgconn.ErrReadOnlyConnection
+	}
+	return nil
 }
 
 // Servers returns how many servers the config names.
