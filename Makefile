@@ -30,7 +30,7 @@ test-matrix: ## all tests on every version, and in every exec mode of pgx on the
 test-long: ## all tests, with many more rounds
 	FENCEPOST_LONG=1 $(withpg) $(if $(PG),-major $(PG)) -- go test -race -timeout 2h ./...
 
-torture: ## all faults and controls, and River beside: about 28 minutes
+torture: ## all faults and controls, and River beside: about half an hour
 	cd lab && go run ./torture full
 
 torture-short: ## at least 12 faults and 4 controls: less than 5 minutes

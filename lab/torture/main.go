@@ -103,7 +103,7 @@ func root() *cobra.Command {
 	cmd.Flags().StringVar(&s.guard, "break", "", "do without a guard; see the command list. Faults, load and settings are those of its control")
 	cmd.AddCommand(
 		suite(&f, "short", "At least 12 faults and 4 controls, in less than 5 minutes", false, run.Short),
-		suite(&f, "full", "All faults, all controls, and River beside, in about 28 minutes", true, run.Full),
+		suite(&f, "full", "All faults, all controls, and River beside, in about half an hour", true, run.Full),
 		f.rivalCommand(),
 		listCommand(),
 	)

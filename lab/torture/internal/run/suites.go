@@ -48,7 +48,7 @@ func Short(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 	return result, addControls(ctx, &result, seed, at, shortControls)
 }
 
-// Full is every fault, every control, and River beside: about 28 minutes. A
+// Full is every fault, every control, and River beside: about half an hour. A
 // fault that this machine cannot make fails it, or it would be less than it
 // says.
 func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
