@@ -113,21 +113,8 @@ func TestErrorsOfARealServer(t *testing.T) {
 		wantKind(t, err, claim.ErrUnknown, "claim")
 	})
 	t.Run("answer lost", func(t *testing.T) { // of a commit, and of what is sent like one
-		config := b.conn.Config()
-		config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-		var deaf atomic.Bool
-		dial := config.DialFunc
-		config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dial(ctx, network, address)
-			return answerless{conn, &deaf}, err
-		}
-		conn, err := pgx.ConnectConfig(b.ctx, config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close(b.ctx) })
-		deaf.Store(true)
-		_, err = b.Extend(b.ctx, conn, []claim.Lease{row.Lease()}, lease)
+		conn := b.losesAnswers()
+		_, err := b.Extend(b.ctx, conn, []claim.Lease{row.Lease()}, lease)
 		wantKind(t, err, claim.ErrUnknown, "extend")
 	})
 	t.Run("deadline in the middle", func(t *testing.T) {
@@ -232,4 +219,25 @@ func TestErrorsByCode(t *testing.T) {
 	if err := claim.Classify("op", nil); err != nil {
 		t.Error(err)
 	}
+}
+
+// losesAnswers returns a connection on which what is sent arrives, and no answer
+// comes back.
+func (b *bench) losesAnswers() *pgx.Conn {
+	b.t.Helper()
+	config := b.conn.Config()
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	var deaf atomic.Bool
+	dial := config.DialFunc
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return answerless{conn, &deaf}, err
+	}
+	conn, err := pgx.ConnectConfig(b.ctx, config)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { conn.Close(b.ctx) })
+	deaf.Store(true)
+	return conn
 }

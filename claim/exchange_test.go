@@ -1,16 +1,11 @@
 package claim_test
 
 import (
-	"context"
 	"errors"
-	"net"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost-go/fencepost/claim"
 )
@@ -144,20 +139,7 @@ func TestAnExchangeWhoseAnswerIsLost(t *testing.T) {
 	b.insert(2)
 	rows := b.take(2, lease)
 	b.insert(1)
-	config := b.conn.Config()
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	var deaf atomic.Bool
-	dial := config.DialFunc
-	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
-		return answerless{conn, &deaf}, err
-	}
-	conn, err := pgx.ConnectConfig(b.ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close(b.ctx) })
-	deaf.Store(true)
+	conn := b.losesAnswers()
 	results, claimed, err := b.exchange(conn, rows, 5, queue)
 	wantKind(t, err, claim.ErrUnknown, "exchange")
 	if errors.Is(err, claim.ErrApart) || results != nil || claimed != nil {

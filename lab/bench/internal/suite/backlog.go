@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -96,7 +97,7 @@ func backlogSuite(ctx context.Context, b *Bench) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", q.name, err)
 		}
-		defer func() { err = join(err, undo()) }()
+		defer func() { err = errors.Join(err, undo()) }()
 	}
 	ratios := make(map[string][]float64)
 	for round := range b.Rounds {
@@ -156,12 +157,12 @@ func (q *backlogged) open(ctx context.Context, b *Bench) (undo func() error, err
 		return nil, err
 	}
 	if q.conn, err = pgx.Connect(ctx, dsn); err != nil {
-		return nil, join(err, drop())
+		return nil, errors.Join(err, drop())
 	}
-	undo = func() error { return join(q.conn.Close(context.Background()), drop()) }
+	undo = func() error { return errors.Join(q.conn.Close(context.Background()), drop()) }
 	q.marks = claim.NewMarks()
 	if err := q.fill(ctx); err != nil {
-		return nil, join(err, undo())
+		return nil, errors.Join(err, undo())
 	}
 	b.Logf("  %s: %d ready jobs, %d beside", q.name, q.ready, q.beside.n)
 	return undo, b.Host.Settle(ctx)

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -41,7 +42,7 @@ func (b *Bench) mixed(ctx context.Context, e, producer entrant, workers int, w w
 	c = &couple{entrant: e}
 	defer func() {
 		if err != nil {
-			err = join(err, c.close())
+			err = errors.Join(err, c.close())
 		}
 	}()
 	var drop func() error
@@ -195,7 +196,7 @@ func earliest(worked []wire.Worked, n int, starts func(wire.Worked) map[int]int6
 
 func (c *couple) close() (err error) {
 	for _, u := range slices.Backward(c.undo) {
-		err = join(err, u())
+		err = errors.Join(err, u())
 	}
 	return err
 }

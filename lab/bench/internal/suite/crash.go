@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"syscall"
@@ -67,7 +68,7 @@ func (b *Bench) crash(ctx context.Context, idle time.Duration) (late []float64, 
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { err = join(err, drop()) }()
+	defer func() { err = errors.Join(err, drop()) }()
 	o := wire.Options{DSN: dsn, Keep: true, Slots: crashJobs}
 	victim, err := b.Start(ctx, "fencepost", o)
 	if err != nil {
@@ -76,7 +77,7 @@ func (b *Bench) crash(ctx context.Context, idle time.Duration) (late []float64, 
 	killed := false
 	defer func() {
 		if closed := victim.Close(); !killed { // of a dead one: that it is dead
-			err = join(err, closed)
+			err = errors.Join(err, closed)
 		}
 	}()
 	if err := victim.Call(ctx, wire.DoWork, wire.Work{Sleep: time.Hour}, nil); err != nil {
@@ -92,7 +93,7 @@ func (b *Bench) crash(ctx context.Context, idle time.Duration) (late []float64, 
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { err = join(err, heir.Close()) }()
+	defer func() { err = errors.Join(err, heir.Close()) }()
 	if err := heir.Call(ctx, wire.DoWork, wire.Work{Log: true}, nil); err != nil {
 		return nil, "", err
 	}
@@ -125,7 +126,7 @@ func (b *Bench) running(ctx context.Context, dsn string, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = join(err, l.close()) }()
+	defer func() { err = errors.Join(err, l.close()) }()
 	for limit := wire.Now() + int64(drainLimit); ; until(wire.Now() + 10*watchEvery) {
 		var running int
 		if err := l.conn.QueryRow(ctx, "SELECT count(*) FROM fencepost.jobs WHERE status = 'running'").Scan(&running); err != nil {

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -107,7 +108,7 @@ func (b *Bench) drain(ctx context.Context, how drain) (d drained, err error) {
 	if err != nil {
 		return d, err
 	}
-	defer func() { err = join(err, drop()) }()
+	defer func() { err = errors.Join(err, drop()) }()
 	how.o.DSN = dsn
 	if d.enqueued, err = b.load(ctx, how); err != nil {
 		return d, err
@@ -116,7 +117,7 @@ func (b *Bench) drain(ctx context.Context, how drain) (d drained, err error) {
 	if err != nil {
 		return d, err
 	}
-	defer func() { err = join(err, ledger.close()) }()
+	defer func() { err = errors.Join(err, ledger.close()) }()
 	if how.arrange != "" {
 		if _, err := ledger.conn.Exec(ctx, how.arrange); err != nil {
 			return d, fmt.Errorf("arrange the jobs: %w", err)
@@ -130,7 +131,7 @@ func (b *Bench) drain(ctx context.Context, how drain) (d drained, err error) {
 		if failed != nil {
 			return d, failed
 		}
-		defer func() { err = join(err, held.release()) }()
+		defer func() { err = errors.Join(err, held.release()) }()
 	}
 	err = b.unload(ctx, how, ledger, &d)
 	return d, err
@@ -143,7 +144,7 @@ func (b *Bench) load(ctx context.Context, how drain) (w host.WAL, err error) {
 	if err != nil {
 		return w, err
 	}
-	defer func() { err = join(err, child.Close()) }()
+	defer func() { err = errors.Join(err, child.Close()) }()
 	from, err := b.position(ctx, how.wal) // the schema is there
 	if err != nil {
 		return w, err
@@ -165,7 +166,7 @@ func (b *Bench) unload(ctx context.Context, how drain, ledger *ledger, d *draine
 	if err != nil {
 		return err
 	}
-	defer func() { err = join(err, child.Close()) }()
+	defer func() { err = errors.Join(err, child.Close()) }()
 	d.settings = child.Described.Settings
 	if err := b.Host.Settle(ctx); err != nil {
 		return err

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -106,7 +107,7 @@ func (e enqueuing) round(ctx context.Context, b *Bench, entrants []entrant, roun
 	var undo []func() error
 	defer func() {
 		for _, u := range slices.Backward(undo) {
-			err = join(err, u())
+			err = errors.Join(err, u())
 		}
 	}()
 	var all []*enqueuer

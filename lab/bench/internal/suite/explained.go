@@ -2,6 +2,7 @@ package suite
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -108,7 +109,7 @@ func (h *plansHeard) notice(_ *pgconn.PgConn, n *pgconn.Notice) {
 func (h *plansHeard) take() (all []explained, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all, err = h.all, join(nil, h.errs...)
+	all, err = h.all, errors.Join(h.errs...)
 	h.all, h.errs = nil, nil
 	return all, err
 }

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -85,7 +86,7 @@ func (b *Bench) fleet(ctx context.Context, how drain, size int) (d drained, err 
 	if err != nil {
 		return d, err
 	}
-	defer func() { err = join(err, drop()) }()
+	defer func() { err = errors.Join(err, drop()) }()
 	how.o.DSN = dsn
 	if _, err := b.load(ctx, how); err != nil {
 		return d, err
@@ -94,14 +95,14 @@ func (b *Bench) fleet(ctx context.Context, how drain, size int) (d drained, err 
 	if err != nil {
 		return d, err
 	}
-	defer func() { err = join(err, ledger.close()) }()
+	defer func() { err = errors.Join(err, ledger.close()) }()
 	if err := ledger.tidy(ctx); err != nil {
 		return d, err
 	}
 	var crew []*wire.Child
 	defer func() {
 		for _, child := range crew {
-			err = join(err, child.Close())
+			err = errors.Join(err, child.Close())
 		}
 	}()
 	for range size {
@@ -152,7 +153,7 @@ func each(crew []*wire.Child, do func(*wire.Child) error) error {
 	}
 	var all error
 	for range crew {
-		all = join(all, <-errs)
+		all = errors.Join(all, <-errs)
 	}
 	return all
 }

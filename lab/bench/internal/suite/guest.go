@@ -76,7 +76,7 @@ func (b *Bench) guestRound(ctx context.Context, round, turns int, lasting time.D
 	s := &service{}
 	defer func() {
 		for _, u := range slices.Backward(s.undo) {
-			err = join(err, u())
+			err = errors.Join(err, u())
 		}
 	}()
 	if err := b.openService(ctx, s); err != nil {
@@ -145,7 +145,7 @@ func (s *service) visit(ctx context.Context, row string, lasting time.Duration) 
 	} else {
 		l, err = s.busy(ctx, worker, lasting)
 	}
-	return l, join(err, worker.Call(ctx, wire.DoStop, nil, nil))
+	return l, errors.Join(err, worker.Call(ctx, wire.DoStop, nil, nil))
 }
 
 // busy asks while jobs come in, from a second after the first.
@@ -163,10 +163,10 @@ func (s *service) busy(ctx context.Context, worker *wire.Child, lasting time.Dur
 	case early := <-enqueued:
 		// It is measured beside jobs all the while or not at all.
 		enqueued <- early
-		err = join(err, errors.New("the last job was enqueued before the last request"))
+		err = errors.Join(err, errors.New("the last job was enqueued before the last request"))
 	default:
 	}
-	if err := join(err, <-enqueued); err != nil {
+	if err := errors.Join(err, <-enqueued); err != nil {
 		return l, err
 	}
 	var w wire.Worked

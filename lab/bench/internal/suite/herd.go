@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -69,7 +70,7 @@ func (b *Bench) herd(ctx context.Context, e entrant, p wire.Produce) (l latency,
 	if err != nil {
 		return l, "", 0, err
 	}
-	defer func() { err = join(err, c.close()) }()
+	defer func() { err = errors.Join(err, c.close()) }()
 	if err := c.ready(ctx); err != nil {
 		return l, "", 0, err
 	}

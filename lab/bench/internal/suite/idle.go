@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -99,7 +100,7 @@ func (b *Bench) idle(ctx context.Context, e entrant, lasting time.Duration) (i i
 	if err != nil {
 		return i, err
 	}
-	defer func() { err = join(err, drop()) }()
+	defer func() { err = errors.Join(err, drop()) }()
 	database, err := databaseOf(dsn)
 	if err != nil {
 		return i, err
@@ -112,7 +113,7 @@ func (b *Bench) idle(ctx context.Context, e entrant, lasting time.Duration) (i i
 	if err != nil {
 		return i, err
 	}
-	defer func() { err = join(err, worker.Close()) }()
+	defer func() { err = errors.Join(err, worker.Close()) }()
 	i.settings = worker.Described.Settings
 	if err := worker.Call(ctx, wire.DoWork, wire.Work{Log: true}, nil); err != nil {
 		return i, err
@@ -131,12 +132,12 @@ func (b *Bench) idle(ctx context.Context, e entrant, lasting time.Duration) (i i
 	if err != nil {
 		return i, err
 	}
-	defer func() { err = join(err, autovacuum()) }()
+	defer func() { err = errors.Join(err, autovacuum()) }()
 	ledger, err := openLedger(ctx, e.peer, dsn)
 	if err != nil {
 		return i, err
 	}
-	if err := join(ledger.tidy(ctx), ledger.close()); err != nil {
+	if err := errors.Join(ledger.tidy(ctx), ledger.close()); err != nil {
 		return i, err
 	}
 	if err := b.Host.Hush(ctx); err != nil {
@@ -172,7 +173,7 @@ func (b *Bench) once(ctx context.Context, e entrant, n int, queue string) (retur
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = join(err, child.Close()) }()
+	defer func() { err = errors.Join(err, child.Close()) }()
 	var out wire.Produced
 	if err := child.Call(ctx, wire.DoProduce, wire.Produce{N: 1, First: n, Bytes: 200, Way: "one", Queue: queue, Log: true}, &out); err != nil {
 		return 0, err
@@ -232,7 +233,7 @@ func (b *Bench) woken(ctx context.Context, e entrant, p wire.Produce) (l latency
 	if err != nil {
 		return l, "", err
 	}
-	defer func() { err = join(err, c.close()) }()
+	defer func() { err = errors.Join(err, c.close()) }()
 	if err := c.ready(ctx); err != nil {
 		return l, "", err
 	}

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -42,7 +43,7 @@ func openLedger(ctx context.Context, peer, dsn string) (*ledger, error) {
 	// which it would soon meet one. An index forgets the dead ones once it has
 	// met them.
 	if _, err := conn.Exec(ctx, "SET enable_seqscan = off"); err != nil {
-		return nil, join(err, l.close())
+		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
 }

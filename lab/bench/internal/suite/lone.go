@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -56,9 +57,9 @@ func (b *Bench) loneRound(ctx context.Context, group []entrant, round, turns, n 
 	defer func() {
 		for _, q := range all {
 			if q.ledger != nil {
-				err = join(err, q.ledger.close())
+				err = errors.Join(err, q.ledger.close())
 			}
-			err = join(err, q.close())
+			err = errors.Join(err, q.close())
 		}
 	}()
 	for _, e := range group {

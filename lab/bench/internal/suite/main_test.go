@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -58,7 +59,7 @@ func open(t *testing.T) *Bench {
 				return nil, err
 			}
 			if err := child.Call(ctx, wire.DoOpen, o, &child.Described); err != nil {
-				return nil, join(err, child.Close())
+				return nil, errors.Join(err, child.Close())
 			}
 			return child, nil
 		},

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -96,7 +97,7 @@ func (b *Bench) idleMemory(ctx context.Context, e entrant) (bytes float64, setti
 	if err != nil {
 		return 0, "", err
 	}
-	defer func() { err = join(err, c.close()) }()
+	defer func() { err = errors.Join(err, c.close()) }()
 	if err := c.ready(ctx); err != nil {
 		return 0, "", err
 	}
@@ -112,18 +113,18 @@ func (b *Bench) heaps(ctx context.Context, n int) (heaps []float64, settings str
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { err = join(err, drop()) }()
+	defer func() { err = errors.Join(err, drop()) }()
 	o.DSN = dsn
 	producer, err := b.Start(ctx, "fencepost", o)
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { err = join(err, producer.Close()) }()
+	defer func() { err = errors.Join(err, producer.Close()) }()
 	worker, err := b.Start(ctx, "fencepost", o)
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { err = join(err, worker.Close()) }()
+	defer func() { err = errors.Join(err, worker.Close()) }()
 	if err := worker.Call(ctx, wire.DoWork, wire.Work{}, nil); err != nil {
 		return nil, "", err
 	}

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -73,25 +74,25 @@ func (b *Bench) offer(ctx context.Context, e entrant, n, round int) (o offered, 
 	if err != nil {
 		return o, err
 	}
-	defer func() { err = join(err, drop()) }()
+	defer func() { err = errors.Join(err, drop()) }()
 	e.o.DSN = dsn
 	worker, err := b.Start(ctx, e.peer, e.o)
 	if err != nil {
 		return o, err
 	}
-	defer func() { err = join(err, worker.Close()) }()
+	defer func() { err = errors.Join(err, worker.Close()) }()
 	o.settings = worker.Described.Settings
 	e.o.DSN = withConnections(dsn, offeredClients)
 	producer, err := b.Start(ctx, e.peer, e.o)
 	if err != nil {
 		return o, err
 	}
-	defer func() { err = join(err, producer.Close()) }()
+	defer func() { err = errors.Join(err, producer.Close()) }()
 	ledger, err := openLedger(ctx, e.peer, dsn)
 	if err != nil {
 		return o, err
 	}
-	defer func() { err = join(err, ledger.close()) }()
+	defer func() { err = errors.Join(err, ledger.close()) }()
 	if err := b.Host.Settle(ctx); err != nil {
 		return o, err
 	}
@@ -99,7 +100,7 @@ func (b *Bench) offer(ctx context.Context, e entrant, n, round int) (o offered, 
 	if err != nil {
 		return o, err
 	}
-	defer func() { err = join(err, held.release()) }()
+	defer func() { err = errors.Join(err, held.release()) }()
 
 	if err := worker.Call(ctx, wire.DoWork, wire.Work{}, nil); err != nil {
 		return o, err

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,13 +78,13 @@ func (b *Bench) plans(ctx context.Context, n int) (all []explained, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = join(err, drop()) }()
+	defer func() { err = errors.Join(err, drop()) }()
 	began := time.Now()
 	h, err := openHot(ctx, dsn)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = join(err, h.close()) }()
+	defer func() { err = errors.Join(err, h.close()) }()
 	if err := h.fill(ctx, n); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -90,12 +91,12 @@ func (b *Bench) manyProducers(ctx context.Context, e entrant, n int) (p produced
 	if err != nil {
 		return p, l, "", err
 	}
-	defer func() { err = join(err, c.close()) }()
+	defer func() { err = errors.Join(err, c.close()) }()
 	conn, err := pgx.Connect(ctx, c.dsn)
 	if err != nil {
 		return p, l, "", err
 	}
-	defer func() { err = join(err, conn.Close(context.Background())) }()
+	defer func() { err = errors.Join(err, conn.Close(context.Background())) }()
 	if e.name == ringRow {
 		if _, err := conn.Exec(ctx, sqlAlways); err != nil {
 			return p, l, "", err
@@ -123,7 +124,7 @@ func (b *Bench) manyProducers(ctx context.Context, e entrant, n int) (p produced
 	err = c.enqueue(ctx, closed)
 	stop()
 	group.Wait()
-	if err := join(err, sampled); err != nil {
+	if err := errors.Join(err, sampled); err != nil {
 		return p, l, "", err
 	}
 	p.rate = float64(n) / c.produced.Seconds

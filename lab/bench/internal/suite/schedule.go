@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -77,7 +78,7 @@ func (b *Bench) schedule(ctx context.Context, e entrant, p wire.Produce) (l late
 	if err != nil {
 		return l, "", err
 	}
-	defer func() { err = join(err, c.close()) }()
+	defer func() { err = errors.Join(err, c.close()) }()
 	if err := c.ready(ctx); err != nil {
 		return l, "", err
 	}

@@ -21,7 +21,7 @@ func holdSnapshot(ctx context.Context, dsn string) (s *snapshot, err error) {
 	s = &snapshot{conn}
 	defer func() {
 		if err != nil {
-			err = join(fmt.Errorf("hold a snapshot: %w", err), conn.Close(ctx))
+			err = errors.Join(fmt.Errorf("hold a snapshot: %w", err), conn.Close(ctx))
 		}
 	}()
 	if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
@@ -45,5 +45,5 @@ func (s *snapshot) check(ctx context.Context) error {
 
 func (s *snapshot) release() error {
 	ctx := context.Background()
-	return join(s.check(ctx), s.conn.Close(ctx))
+	return errors.Join(s.check(ctx), s.conn.Close(ctx))
 }

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -102,7 +103,7 @@ func (w waking) round(ctx context.Context, b *Bench, group []entrant, round int,
 	var all []*couple
 	defer func() {
 		for _, c := range all {
-			err = join(err, c.close())
+			err = errors.Join(err, c.close())
 		}
 	}()
 	for _, e := range group {
