@@ -161,7 +161,7 @@ func TestWhoIsNotDeadKeepsHisJobs(t *testing.T) {
 					b.registerOn(tx, "w")
 				}
 				watcher := b.connect()
-				watching := answerOrWait(b, func() (claim.Ticked, error) {
+				watching := answerOrWait(b, watcher, func() (claim.Ticked, error) {
 					return b.Tick(b.ctx, watcher, claim.TickRequest{
 						Queues: []string{queue}, Reap: true, Worker: "watcher", Dead: []claim.Suspect{suspect}, Own: "own", Token: "token",
 					})

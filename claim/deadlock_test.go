@@ -196,7 +196,7 @@ func TestSkippingIsWhatPreventsADeadlock(t *testing.T) {
 			if results, err := b.Finish(b.ctx, tx, []claim.Outcome{two}); err != nil || results[0] != claim.Stored {
 				t.Fatal(results, err)
 			}
-			waiting := answerOrWait(b, func() ([]claim.Result, error) {
+			waiting := answerOrWait(b, other, func() ([]claim.Result, error) {
 				return b.Finish(b.ctx, other, []claim.Outcome{one, two})
 			})
 			_, err := b.Finish(b.ctx, tx, []claim.Outcome{one})

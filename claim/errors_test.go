@@ -101,7 +101,7 @@ func TestErrorsOfARealServer(t *testing.T) {
 		if _, err := b.Extend(b.ctx, holder, []claim.Lease{row.Lease()}, lease); err != nil {
 			t.Fatal(err)
 		}
-		waiting := answerOrWait(b, func() (struct{}, error) {
+		waiting := answerOrWait(b, conn, func() (struct{}, error) {
 			return struct{}{}, b.Progress(b.ctx, conn, row.Lease(), json.RawMessage(`1`))
 		})
 		b.exec("SELECT pg_terminate_backend($1::int)", conn.PgConn().PID())

@@ -236,12 +236,19 @@ func (b *bench) rollback(tx pgx.Tx) {
 	}
 }
 
-// answerOrWait runs call in a goroutine and returns when it has returned, or
-// when some session of the database waits for a lock. The result of the call
-// comes on the channel. There is no event for "a session waits", hence the
-// polling.
-func answerOrWait[T any](b *bench, call func() (T, error)) <-chan answer[T] {
+// answerOrWait runs call, which uses conn, in a goroutine and returns when it
+// has returned, or when it waits for a row. The result of the call comes on the
+// channel. There is no event for "a session waits", hence the polling.
+//
+// Who waits for a row waits for the transaction that holds it ("transactionid"),
+// or for whoever is first in line for it ("tuple"). On a busy server any session
+// waits now and then for another kind of lock, which nobody holds for long: to
+// extend a table that grows, or to send a notification.
+func answerOrWait[T any](b *bench, conn *pgx.Conn, call func() (T, error)) <-chan answer[T] {
 	b.t.Helper()
+	const isWaiting = `SELECT EXISTS (SELECT FROM pg_stat_activity
+		WHERE pid = $1::int AND wait_event_type = 'Lock' AND wait_event IN ('transactionid', 'tuple'))`
+	pid := conn.PgConn().PID()
 	answers := make(chan answer[T], 1)
 	returned := make(chan struct{})
 	go func() {
@@ -256,11 +263,11 @@ func answerOrWait[T any](b *bench, call func() (T, error)) <-chan answer[T] {
 			return answers
 		default:
 		}
-		if ask[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`) {
+		if ask[bool](b, isWaiting, pid) {
 			return answers
 		}
 	}
-	b.t.Fatal("the call neither returned nor waited for a lock")
+	b.t.Fatal("the call neither returned nor waited for a row")
 	return nil
 }
 

@@ -192,7 +192,7 @@ func TestTwoClaimsNeverShareAJob(t *testing.T) {
 				t.Fatal(mine, err)
 			}
 			mutant := claim.Mutant(t, schema, claim.SQLClaim, test.edits...)
-			waiting := answerOrWait(b, func() (claim.Claimed, error) {
+			waiting := answerOrWait(b, second, func() (claim.Claimed, error) {
 				return mutant.Claim(b.ctx, second, claim.Request{Queue: queue, Limit: 1}, lease, "second")
 			})
 			b.commit(first)

@@ -471,7 +471,7 @@ func TestOperatorsSkipWhatIsHeld(t *testing.T) {
 					b = b.with(claim.Mutant(t, schema, operator.template, before+" SKIP LOCKED", before))
 				}
 				conn := b.connect()
-				answer := answerOrWait(b, func() ([]claim.Did, error) { return operator.call(b, conn, 7, other) })
+				answer := answerOrWait(b, conn, func() ([]claim.Did, error) { return operator.call(b, conn, 7, other) })
 				if waits := len(answer) == 0; waits != (cut > 0) {
 					t.Errorf("waited: %v", waits)
 				}
@@ -504,7 +504,7 @@ func TestRetryWaitsForNoLiveJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn := b.connect()
-		answer := answerOrWait(b, func() ([]claim.Did, error) { return b.Retry(b.ctx, conn, []int64{7}) })
+		answer := answerOrWait(b, conn, func() ([]claim.Did, error) { return b.Retry(b.ctx, conn, []int64{7}) })
 		if waits := len(answer) == 0; waits != (edits != nil) {
 			t.Errorf("%s: waited: %v", name, waits)
 		}
@@ -535,7 +535,7 @@ func TestRetryGivesWayToANewJobOfTheID(t *testing.T) {
 			if _, err := producer.Exec(b.ctx, "INSERT INTO fencepost.jobs (id, kind) VALUES (7, 'new')"); err != nil {
 				t.Fatal(err)
 			}
-			answer := answerOrWait(b, func() ([]claim.Did, error) { return b.Retry(b.ctx, conn, []int64{7}) })
+			answer := answerOrWait(b, conn, func() ([]claim.Did, error) { return b.Retry(b.ctx, conn, []int64{7}) })
 			b.commit(producer)
 			if a := <-answer; a.err != nil || said(a.value[0]) != test.want {
 				t.Fatalf("got %+v, %v; want %s", a.value, a.err, test.want)
@@ -628,14 +628,14 @@ func TestOperatorsAgainstWorkers(t *testing.T) {
 					t.Fatal(did, err)
 				}
 				conn := b.connect()
-				answer := answerOrWait(b, func() (bool, error) { return worker.call(b, conn, row.Lease()) })
+				answer := answerOrWait(b, conn, func() (bool, error) { return worker.call(b, conn, row.Lease()) })
 				b.commit(tx)
 				after := b.dump()
 				for range 2 { // and again, once that is over
 					if a := <-answer; a.err != nil || a.value {
 						t.Errorf("%s had its way: %v, %v", name, a.value, a.err)
 					}
-					answer = answerOrWait(b, func() (bool, error) { return worker.call(b, conn, row.Lease()) })
+					answer = answerOrWait(b, conn, func() (bool, error) { return worker.call(b, conn, row.Lease()) })
 				}
 				<-answer
 				if b.dump() != after {

@@ -115,7 +115,7 @@ func TestReaperLeavesAloneWhatHasMoved(t *testing.T) {
 				t.Fatal(c, err)
 			}
 			reaper := b.connect()
-			reaping := answerOrWait(b, func() (claim.Ticked, error) {
+			reaping := answerOrWait(b, reaper, func() (claim.Ticked, error) {
 				return b.Tick(b.ctx, reaper, claim.TickRequest{Queues: []string{queue}, Reap: true, Worker: "watcher", Own: "own", Token: "token"})
 			})
 			waited := len(reaping) == 0
@@ -347,7 +347,7 @@ func TestSkippingIsWhatKeepsOthersGoing(t *testing.T) {
 		}
 		mutant := b.with(claim.Mutant(t, schema, template, guard, strings.TrimPrefix(guard, " SKIP LOCKED")))
 		mutant.conn = b.connect()
-		waiting := answerOrWait(b, func() (struct{}, error) { return struct{}{}, call(mutant) })
+		waiting := answerOrWait(b, mutant.conn, func() (struct{}, error) { return struct{}{}, call(mutant) })
 		if len(waiting) == 0 {
 			if err := mutant.conn.PgConn().CancelRequest(b.ctx); err != nil {
 				t.Fatal(err)
@@ -381,7 +381,7 @@ func TestCompleteTxLooksAgainAfterAWait(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			completing := answerOrWait(b, func() (struct{}, error) {
+			completing := answerOrWait(b, tx.Conn(), func() (struct{}, error) {
 				return struct{}{}, b.CompleteTx(b.ctx, tx, row.Lease())
 			})
 			if len(completing) > 0 {

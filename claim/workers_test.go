@@ -207,7 +207,7 @@ func TestSweepPassesOverRowsInUse(t *testing.T) {
 			tx := b.open()
 			b.registerOn(tx, "w")
 			sweeper := b.connect()
-			sweeping := answerOrWait(b, func() (int, error) { return b.Sweep(b.ctx, sweeper) })
+			sweeping := answerOrWait(b, sweeper, func() (int, error) { return b.Sweep(b.ctx, sweeper) })
 			if waits := len(sweeping) == 0; waits != test.waits {
 				t.Errorf("waits: %v, want %v", waits, test.waits)
 			}
