@@ -9,9 +9,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/fencepost-go/fencepost/lab/bench/internal/book"
 	"github.com/fencepost-go/fencepost/lab/bench/internal/figures"
 	"github.com/fencepost-go/fencepost/lab/bench/internal/host"
 	"github.com/fencepost-go/fencepost/lab/bench/internal/suite"
@@ -38,18 +39,18 @@ func Play(ctx context.Context, how How) (err error) {
 	if err := os.MkdirAll(how.Out, 0o755); err != nil {
 		return err
 	}
-	book, err := openBook(how)
+	book, err := book.Open(how.Out, how.flags(), how.Resume)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, book.close()) }()
+	defer func() { err = errors.Join(err, book.Close()) }()
 	programs, err := build(ctx, how.Out)
 	if err != nil {
 		return err
 	}
 	missed := false
 	for _, s := range chosen {
-		if how.Resume && book.has(s.Name) {
+		if how.Resume && book.Has(s.Name) {
 			fmt.Fprintf(how.Log, "%s: done before\n", s.Name)
 			continue
 		}
@@ -84,7 +85,7 @@ func choose(how How) (chosen []suite.Suite, err error) {
 	return chosen, err
 }
 
-func run(ctx context.Context, how How, s suite.Suite, programs programs, book *book) (lines []figures.Line, err error) {
+func run(ctx context.Context, how How, s suite.Suite, programs programs, book *book.Book) (lines []figures.Line, err error) {
 	fmt.Fprintf(how.Log, "\n%s: %s\n", s.Name, s.About)
 	h, err := host.Start(ctx, how.Major, how.Log)
 	if err != nil {
@@ -92,29 +93,56 @@ func run(ctx context.Context, how How, s suite.Suite, programs programs, book *b
 	}
 	defer func() { err = errors.Join(err, h.Stop()) }()
 	b := &suite.Bench{
-		Host: h, Rounds: how.Rounds, Peers: how.peers(s), Small: how.Quick, Full: how.Full, Log: how.Log,
-		Start: programs.start(how.Log),
+		Host: h, Rounds: how.rounds(s), Peers: how.peers(s), Small: how.Quick, Full: how.Full, Log: how.Log,
+		Start: programs.start(how.Log, func(peer, version string) { book.Peer(s.Name, peer, version) }),
 		Record: func(sample figures.Sample) {
-			book.sample(s.Name, sample)
+			book.Sample(s.Name, sample)
 			if how.JSON {
 				fmt.Fprintln(how.Lines, text(sample))
 			}
 		},
 		Report: func(l figures.Line) {
 			lines = append(lines, l)
-			book.line(s.Name, l)
+			book.Line(s.Name, l)
 			fmt.Fprintln(how.Lines, l)
 			fmt.Fprintln(how.Log, "  "+l.Words())
 		},
 	}
-	b.Rounds = cmp.Or(b.Rounds, s.Rounds, 3)
-	if how.Quick {
-		b.Rounds = 1
+	if err := begin(ctx, b, s, book); err != nil {
+		return nil, err
 	}
 	if err := s.Run(ctx, b); err != nil {
 		return lines, err
 	}
-	return lines, book.done(s.Name)
+	return lines, book.Done(s.Name)
+}
+
+// begin notes what the suite is played under.
+func begin(ctx context.Context, b *suite.Bench, s suite.Suite, in *book.Book) error {
+	machine, err := host.ThisMachine()
+	if err != nil {
+		return err
+	}
+	version, err := b.Host.Version(ctx)
+	if err != nil {
+		return err
+	}
+	in.Begin(s.Name, book.Conditions{Machine: machine, Server: version, Settings: host.Settings, Rounds: b.Rounds, Small: b.Small})
+	return nil
+}
+
+// rounds of a suite.
+func (how How) rounds(s suite.Suite) int {
+	if how.Quick {
+		return 1
+	}
+	return cmp.Or(how.Rounds, s.Rounds, 3)
+}
+
+// flags are those that decide what a suite measures: one that was played with
+// others has to be played again.
+func (how How) flags() string {
+	return fmt.Sprintf("peers=%s rounds=%d major=%d quick=%t full=%t", strings.Join(how.Peers, ","), how.Rounds, how.Major, how.Quick, how.Full)
 }
 
 // peers are those that were asked for; else all for the full tables, those that
@@ -139,5 +167,3 @@ func text(v any) string {
 	}
 	return string(line)
 }
-
-func (how How) path(name string) string { return filepath.Join(how.Out, name) }

@@ -27,3 +27,20 @@ func TestWhoTakesPart(t *testing.T) {
 		t.Errorf("the suite's own list was changed: %v", s.Peers)
 	}
 }
+
+// What was played with other flags is not what is asked for now.
+func TestFlagsThatDecide(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]How)
+	for _, how := range []How{
+		{}, {Quick: true}, {Full: true}, {Rounds: 5}, {Major: 15}, {Peers: []string{"gue"}}, {Peers: []string{"gue", "river"}},
+	} {
+		if other, ok := seen[how.flags()]; ok {
+			t.Errorf("%+v is taken for %+v", how, other)
+		}
+		seen[how.flags()] = how
+	}
+	if (How{}).flags() != (How{Suites: []string{"drain"}, JSON: true, Out: "elsewhere", Resume: true}).flags() {
+		t.Error("which suites are asked for does not change what each of them measures")
+	}
+}

@@ -64,8 +64,8 @@ func build(ctx context.Context, out string) (p programs, err error) {
 	return p, nil
 }
 
-// start starts a child and opens it.
-func (p programs) start(log io.Writer) func(context.Context, string, wire.Options) (*wire.Child, error) {
+// start starts a child and opens it. It tells of which version each peer is.
+func (p programs) start(log io.Writer, is func(peer, version string)) func(context.Context, string, wire.Options) (*wire.Child, error) {
 	return func(ctx context.Context, peer string, o wire.Options) (*wire.Child, error) {
 		command, ok := crews[peer]
 		if !ok {
@@ -85,6 +85,7 @@ func (p programs) start(log io.Writer) func(context.Context, string, wire.Option
 			return nil, err
 		}
 		child.Described = d
+		is(peer, d.Version)
 		return child, nil
 	}
 }

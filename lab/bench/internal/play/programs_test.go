@@ -24,7 +24,7 @@ type crew struct {
 // member starts a child on the database.
 func member(t *testing.T, p programs, peer string, o wire.Options) crew {
 	t.Helper()
-	child, err := p.start(t.Output())(t.Context(), peer, o)
+	child, err := p.start(t.Output(), func(_, _ string) {})(t.Context(), peer, o)
 	if errors.Is(err, errNode) && os.Getenv("CI") == "" && os.Getenv("FENCEPOST_NEED_ALL") == "" {
 		t.Skip(err)
 	}

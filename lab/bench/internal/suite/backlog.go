@@ -109,7 +109,7 @@ func backlogSuite(ctx context.Context, b *Bench) (err error) {
 			median, mean := figures.Median(q.took), q.mean()
 			ratios[q.name] = append(ratios[q.name], median/own)
 			record := func(figure string, value float64) {
-				b.Record(figures.Sample{Subject: "backlog", Who: "fencepost", Settings: q.name + ": claims of 100, from the marks", Round: round, Figure: figure, Value: value})
+				b.Record(figures.Sample{Subject: "backlog", Who: "fencepost", Row: q.name, Best: true, Settings: "claims of 100, from the marks", Round: round, Figure: figure, Value: value})
 			}
 			record("claim, median ms", median)
 			record("claim, mean ms", mean)
@@ -204,7 +204,7 @@ func backlogRound(ctx context.Context, b *Bench, databases []*backlogged, round 
 	if err != nil {
 		return err
 	}
-	b.Record(figures.Sample{Subject: "disk", Who: "backlog", Round: round, Figure: "commits/s", Value: disk})
+	b.Record(figures.Sample{Subject: "disk", Row: "backlog", Round: round, Figure: "commits/s", Value: disk})
 	turns := b.Size(backlogTurns)
 	for i := range backlogWarm + turns {
 		if i == backlogWarm {

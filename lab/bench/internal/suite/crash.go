@@ -46,7 +46,7 @@ func crashSuite(ctx context.Context, b *Bench) error {
 			first, last := slices.Min(late), slices.Max(late)
 			b.Logf("  round %d, kill %d: the first job ran again %.2f s later, the last %.2f s", round+1, kill+1, first, last)
 			record := func(figure string, value float64) {
-				b.Record(figures.Sample{Subject: "crash", Who: "fencepost", Settings: settings, Round: round, Figure: figure, Value: value})
+				b.Record(figures.Sample{Subject: "crash", Who: "fencepost", Row: ownRow, Settings: settings, Round: round, Figure: figure, Value: value})
 			}
 			record("first run again, s", first)
 			record("median run again, s", figures.Median(late))

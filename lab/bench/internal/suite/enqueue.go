@@ -76,7 +76,7 @@ func (e enqueuing) measure(ctx context.Context, b *Bench) error {
 		if err != nil {
 			return err
 		}
-		b.Record(figures.Sample{Subject: "disk", Who: e.target, Round: round, Figure: "commits/s", Value: disk})
+		b.Record(figures.Sample{Subject: "disk", Row: e.target, Round: round, Figure: "commits/s", Value: disk})
 		enqueuers, err := e.round(ctx, b, entrants, round)
 		if err != nil {
 			return err
@@ -84,10 +84,7 @@ func (e enqueuing) measure(ctx context.Context, b *Bench) error {
 		for _, q := range enqueuers {
 			rate := float64(e.p.N*e.slices) / q.seconds
 			rates[q.name] = append(rates[q.name], rate)
-			b.Record(figures.Sample{
-				Subject: e.target, Who: q.peer, Settings: q.name + ": " + q.child.Described.Settings,
-				Round: round, Figure: "jobs/s", Value: rate,
-			})
+			b.Record(q.sample(e.target, q.child.Described.Settings, round, "jobs/s", rate))
 			b.Logf("  %s, %s, round %d: %.0f jobs/s", e.target, q.name, round+1, rate)
 		}
 	}

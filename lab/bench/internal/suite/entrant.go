@@ -29,6 +29,14 @@ func (e entrant) family() string {
 	return e.peer
 }
 
+// sample is a figure of the entrant in a round.
+func (e entrant) sample(subject, settings string, round int, figure string, value float64) figures.Sample {
+	return figures.Sample{
+		Subject: subject, Who: e.family(), Row: e.name, Best: e.o.Best, Settings: settings,
+		Round: round, Figure: figure, Value: value,
+	}
+}
+
 // results are the drains of each entrant, one a round.
 type results map[string][]drained
 
@@ -64,11 +72,12 @@ func (b *Bench) drainAll(ctx context.Context, subject string, entrants []entrant
 
 func (b *Bench) recordDrain(subject string, e entrant, round int, d drained) {
 	record := func(figure string, value float64) {
-		b.Record(figures.Sample{Subject: subject, Who: e.peer, Settings: e.name + ": " + d.settings, Round: round, Figure: figure, Value: value})
+		b.Record(e.sample(subject, d.settings, round, figure, value))
 	}
 	record("jobs/s", d.rate)
 	record("jobs", float64(d.jobs))
 	record("start-up ms", float64(d.startUp.Microseconds())/1000)
+	record("CPU, µs/job", d.cpu())
 	record("server CPU, µs/job", d.each(d.server))
 	record("client CPU, µs/job", d.each(d.client))
 	if d.allocs > 0 {
@@ -76,6 +85,7 @@ func (b *Bench) recordDrain(subject string, e entrant, round int, d drained) {
 		record("bytes/job", d.bytes)
 	}
 	if d.worked.Bytes > 0 {
+		record("WAL, B/job", d.enqueuedBytes()+d.workedBytes())
 		record("WAL to enqueue, B/job", d.enqueuedBytes())
 		record("WAL to work, B/job", d.workedBytes())
 		record("images to work, B/job", perJob(float64(d.worked.Images), d.jobs))

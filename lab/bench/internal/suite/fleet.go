@@ -49,7 +49,7 @@ func fleetSuite(ctx context.Context, b *Bench) error {
 			return err
 		}
 		b.Logf("  %s, round %d: %.0f jobs/s (%d in %.1f s)", name, round+1, d.rate, d.jobs, d.took.Seconds())
-		b.Record(figures.Sample{Subject: "fleet", Who: "fencepost", Settings: name + ": " + d.settings, Round: round, Figure: "jobs/s", Value: d.rate})
+		b.Record(figures.Sample{Subject: "fleet", Who: "fencepost", Row: name, Best: true, Settings: d.settings, Round: round, Figure: "jobs/s", Value: d.rate})
 		if rounds[round] == nil {
 			rounds[round] = make(map[string]float64)
 		}

@@ -123,6 +123,8 @@ func (c heldCase) measure(ctx context.Context, b *Bench, n int) error {
 	return nil
 }
 
+const heldFigure = "last tenth, jobs/s"
+
 // lastWindow is the rate in the last tenth; 0 if that was not reached in time.
 func lastWindow(windows []float64) float64 {
 	if len(windows) < heldWindows {
@@ -135,16 +137,18 @@ func (b *Bench) recordHeld(target string, r heldRun, round int, d drained) {
 	if round == 0 {
 		b.Logf("  %s: %s", r, d.settings)
 	}
-	for i, rate := range d.windows {
-		b.Record(figures.Sample{
-			Subject: target, Who: r.peer, Settings: r.String() + ": " + d.settings,
-			Round: round, Figure: fmt.Sprintf("window %d, jobs/s", i+1), Value: rate,
-		})
+	subject, e := target, entrant{r.String(), r.peer, r.o}
+	if !r.held {
+		subject += ", no snapshot" // not to be compared
 	}
+	for i, rate := range d.windows {
+		b.Record(e.sample(subject, d.settings, round, fmt.Sprintf("window %d, jobs/s", i+1), rate))
+	}
+	b.Record(e.sample(subject, d.settings, round, heldFigure, lastWindow(d.windows)))
 	words := "no window full"
 	if k := len(d.windows); k > 0 {
 		words = fmt.Sprintf("%.0f jobs/s in window 1, %.0f in window %d of %d", d.windows[0], d.windows[k-1], k, heldWindows)
 	}
 	b.Logf("  %s, %s, round %d: %s", target, r, round+1, words)
-	b.recordDrain(target, entrant{r.String(), r.peer, r.o}, round, d)
+	b.recordDrain(subject, e, round, d)
 }

@@ -1,11 +1,14 @@
 package suite
 
 import (
+	"io"
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost-go/fencepost/lab/bench/internal/figures"
 	"github.com/fencepost-go/fencepost/lab/bench/internal/wire"
 )
 
@@ -36,6 +39,24 @@ func TestLastWindow(t *testing.T) {
 	}
 	if got := lastWindow(nine); got != 0 {
 		t.Errorf("not reached: %v", got)
+	}
+}
+
+// Those without a snapshot are another subject, and who does not come to the
+// last tenth gets nothing done there.
+func TestRecordHeld(t *testing.T) {
+	t.Parallel()
+	last := make(map[string]float64)
+	b := &Bench{Log: io.Discard, Record: func(s figures.Sample) {
+		if s.Figure == heldFigure {
+			last[s.Subject] = s.Value
+		}
+	}}
+	river := entrant{name: "river", peer: "river"}
+	b.recordHeld("held_snapshot", heldRun{river, false}, 0, drained{windows: []float64{9, 9, 9, 9, 9, 9, 9, 9, 9, 4}})
+	b.recordHeld("held_snapshot", heldRun{river, true}, 0, drained{windows: []float64{9}})
+	if want := map[string]float64{"held_snapshot, no snapshot": 4, "held_snapshot": 0}; !maps.Equal(last, want) {
+		t.Errorf("%v, not %v", last, want)
 	}
 }
 

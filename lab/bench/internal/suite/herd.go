@@ -46,7 +46,7 @@ func herdSuite(ctx context.Context, b *Bench) error {
 		r[name] = append(r[name], l)
 		if name == ownRow {
 			b.Logf("  herd, %s, round %d: %.3g claims a job", name, round+1, perJob)
-			b.Record(figures.Sample{Subject: "herd", Who: e.peer, Settings: e.name + ": " + settings, Round: round, Figure: "claims/job", Value: perJob})
+			b.Record(e.sample("herd", settings, round, "claims/job", perJob))
 			claims = append(claims, perJob)
 		}
 		return nil

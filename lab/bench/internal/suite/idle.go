@@ -253,10 +253,11 @@ func (b *Bench) woken(ctx context.Context, e entrant, p wire.Produce) (l latency
 func (b *Bench) recordIdle(e entrant, round int, i idled) {
 	b.Logf("  idle, %s, round %d: a minute: %.3g statements, %.3g B of WAL, %.3g ms of processor, the server %.3g ms; %.0f connections; the next job after %.3g ms",
 		e.name, round+1, i.statements, i.wal, i.worker, i.server, i.connections, i.next.ms(100))
-	for figure, value := range map[string]float64{
-		"statements/min": i.statements, "WAL B/min": i.wal, "worker CPU ms/min": i.worker, "server CPU ms/min": i.server,
-		"connections": i.connections, "next job ms": i.next.ms(100),
-	} {
-		b.Record(figures.Sample{Subject: "idle", Who: e.peer, Settings: e.name + ": " + i.settings, Round: round, Figure: figure, Value: value})
-	}
+	record := func(figure string, value float64) { b.Record(e.sample("idle", i.settings, round, figure, value)) }
+	record("statements/min", i.statements)
+	record("WAL B/min", i.wal)
+	record("worker CPU ms/min", i.worker)
+	record("server CPU ms/min", i.server)
+	record("connections", i.connections)
+	record("next job ms", i.next.ms(100))
 }

@@ -50,7 +50,7 @@ func (b *Bench) recordLatency(subject string, e entrant, settings string, round 
 		{"jobs", float64(l.TotalCount())},
 		{"unseen", float64(l.unseen)},
 	} {
-		b.Record(figures.Sample{Subject: subject, Who: e.peer, Settings: e.name + ": " + settings, Round: round, Figure: f.name, Value: f.value})
+		b.Record(e.sample(subject, settings, round, f.name, f.value))
 	}
 }
 

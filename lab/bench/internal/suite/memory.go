@@ -40,7 +40,7 @@ func memorySuite(ctx context.Context, b *Bench) error {
 			return err
 		}
 		b.Logf("  memory, %s, round %d: %.3g MiB resident when idle", name, round+1, rss/mib)
-		b.Record(figures.Sample{Subject: "memory", Who: e.peer, Settings: name + ": " + settings, Round: round, Figure: "idle RSS, MiB", Value: rss / mib})
+		b.Record(e.sample("memory", settings, round, "idle RSS, MiB", rss/mib))
 		if name != ownRow {
 			return nil
 		}
@@ -49,11 +49,9 @@ func memorySuite(ctx context.Context, b *Bench) error {
 		if err != nil {
 			return err
 		}
+		e.o = wire.Options{Best: true} // as heaps has it
 		for i, heap := range heaps {
-			b.Record(figures.Sample{
-				Subject: "memory", Who: e.peer, Settings: settings, Round: round,
-				Figure: fmt.Sprintf("heap after %d jobs, MiB", (i+1)*n/heapSteps), Value: heap / mib,
-			})
+			b.Record(e.sample("memory_growth", settings, round, fmt.Sprintf("heap after %d jobs, MiB", (i+1)*n/heapSteps), heap/mib))
 		}
 		growth = append(growth, grown(heaps)/mib)
 		b.Logf("  memory, %s, round %d: the heap has grown by %.3g MiB; it was %.3g", name, round+1, grown(heaps)/mib, mibs(heaps))

@@ -50,7 +50,7 @@ func offeredSuite(ctx context.Context, b *Bench) error {
 				return fmt.Errorf("%s, round %d: %w", e.name, round+1, err)
 			}
 			record := func(figure string, value float64) {
-				b.Record(figures.Sample{Subject: "offered", Who: e.peer, Settings: e.name + ": " + o.settings, Round: round, Figure: figure, Value: value})
+				b.Record(e.sample("offered", o.settings, round, figure, value))
 			}
 			record("offered, jobs/s", o.rate)
 			record("completed", o.completed)

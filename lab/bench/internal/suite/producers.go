@@ -61,9 +61,9 @@ func producersSuite(ctx context.Context, b *Bench) error {
 		}
 		b.Logf("  producers, %s, round %d: %.0f commits/s, %d waits for Lock/object in %d samples", name, round+1, p.rate, p.waits, p.samples)
 		b.recordLatency("producers", e, settings, round, l)
-		for figure, value := range map[string]float64{"commits/s": p.rate, "waits": float64(p.waits), "samples": float64(p.samples)} {
-			b.Record(figures.Sample{Subject: "producers", Who: e.peer, Settings: e.name + ": " + settings, Round: round, Figure: figure, Value: value})
-		}
+		b.Record(e.sample("producers", settings, round, "commits/s", p.rate))
+		b.Record(e.sample("producers", settings, round, "waits", float64(p.waits)))
+		b.Record(e.sample("producers", settings, round, "samples", float64(p.samples)))
 		r[name], rates[name] = append(r[name], l), append(rates[name], p.rate)
 		if name == ownRow {
 			waits = append(waits, float64(p.waits))

@@ -29,7 +29,7 @@ func smallSuite(ctx context.Context, b *Bench) error {
 	o := wire.Options{Best: true, Keep: true, Slots: smallSlots}
 	// What is in the way of the ideal without any queue: a timer is never early.
 	alone := sleepAlone(time.Second)
-	b.Record(figures.Sample{Subject: "small", Who: "nobody", Settings: "ten goroutines that sleep 1 ms", Figure: "jobs/s", Value: alone})
+	b.Record(figures.Sample{Subject: "small", Who: "floor", Row: "ten goroutines that sleep 1 ms", Figure: "jobs/s", Value: alone})
 	b.Logf("  ten goroutines that sleep for 1 ms, without a queue: %.0f a second", alone)
 
 	n := b.Size(50_000)

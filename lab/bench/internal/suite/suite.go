@@ -88,6 +88,6 @@ func (b *Bench) probe(ctx context.Context, who string, round int) error {
 	if err != nil {
 		return err
 	}
-	b.Record(figures.Sample{Subject: "disk", Who: who, Round: round, Figure: "commits/s", Value: rate})
+	b.Record(figures.Sample{Subject: "disk", Row: who, Round: round, Figure: "commits/s", Value: rate})
 	return nil
 }
