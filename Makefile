@@ -12,7 +12,7 @@ MAJORS ?= 14,15,16,17,18
 withpg := go run ./internal/cmd/withpg
 tool := go tool -modfile=tools/go.mod
 
-.PHONY: demo test test-matrix test-long torture torture-short bench bench-quick bench-full lab lint fumpt vet staticcheck build oldcode
+.PHONY: demo test test-matrix test-long torture torture-short bench bench-quick bench-full bench-report lab lint fumpt vet staticcheck build oldcode
 
 demo: ## the main job, with real processes that die and pause
 	go run ./cmd/fencepost demo
@@ -40,10 +40,13 @@ bench: ## every suite, beside the queues that its targets name: hours; goes on w
 	cd lab && go run ./bench --resume
 
 bench-quick: ## a look at floors, ourselves and River, one round: less than 5 minutes
-	cd lab && go run ./bench --quick
+	cd lab && go run ./bench --quick --out bench-out-quick
 
 bench-full: ## every suite beside every queue, at their defaults too: many hours
 	cd lab && go run ./bench --full --resume --out bench-out-full
+
+bench-report: ## docs/benchmarks: the page and the charts of what make bench has found
+	cd lab && go run ./bench report
 
 lab: ## vet and test the nested module, and the program that may do without guards
 	cd lab && go vet ./... && go vet -tags torture ./...

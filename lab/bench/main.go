@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost-go/fencepost/lab/bench/internal/play"
+	"github.com/fencepost-go/fencepost/lab/bench/internal/report"
 	"github.com/fencepost-go/fencepost/lab/bench/internal/suite"
 )
 
@@ -54,6 +55,20 @@ func root() *cobra.Command {
 	f.BoolVar(&how.Resume, "resume", false, "leave out the suites that a run of the same commit and the same flags has ended")
 	f.StringVar(&how.Out, "out", "bench-out", "folder for the results")
 	f.IntVar(&how.Major, "major", 18, "major version of PostgreSQL")
+	cmd.AddCommand(reporter())
+	return cmd
+}
+
+func reporter() *cobra.Command {
+	var in, out string
+	cmd := &cobra.Command{
+		Use:   "report",
+		Short: "Make the page of the last figures and its charts from the results of a run",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return report.Write(in, out) },
+	}
+	cmd.Flags().StringVar(&in, "in", "bench-out", "folder of the results")
+	cmd.Flags().StringVar(&out, "out", "../docs/benchmarks", "folder for the page, last.md, and the charts")
 	return cmd
 }
 
