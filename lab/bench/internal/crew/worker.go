@@ -74,7 +74,7 @@ func (w *worker) handle(ctx context.Context, p Payload) error {
 		return Retry{After: w.how.RetryAfter}
 	}
 	now := wire.Now()
-	w.last.Store(now)
+	raise(&w.last, now) // one that has ended later may have come here before
 	n := w.done.Add(1)
 	if w.how.Log {
 		w.mu.Lock()
@@ -93,6 +93,12 @@ func (w *worker) handle(ctx context.Context, p Payload) error {
 		}
 	}
 	return nil
+}
+
+// raise sets t to at, unless it is later already.
+func raise(t *atomic.Int64, at int64) {
+	for was := t.Load(); was < at && !t.CompareAndSwap(was, at); was = t.Load() {
+	}
 }
 
 // failsNow says whether this is the job's first attempt.
