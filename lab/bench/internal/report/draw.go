@@ -55,9 +55,6 @@ func drawing(title string, groups []group) ([]byte, error) {
 		ticks = append(ticks, plot.Tick{Value: (first + place - 1) / 2, Label: g.name})
 		place += groupGap
 	}
-	if most == 0 { // an axis has to have a length
-		most = 1
-	}
 	p.Y.Tick.Marker, p.Y.Tick.Length, p.Y.LineStyle.Width = plot.ConstantTicks(ticks), 0, 0
 	p.X.Min, p.X.Max = 0, most*1.25 // room for the value
 	p.Y.Min, p.Y.Max = -0.6, place-groupGap-0.4

@@ -53,6 +53,8 @@ func TestPage(t *testing.T) {
 	}
 	for what, unwanted := range map[string]string{
 		"a suite that was broken off":                "### idle",
+		"what was played again":                      "4,321",
+		"probes as if they were somebody's figures":  "\ndisk:\n",
 		"a round from before a suite was broken off": "(1 to ",
 		"a look":                           "A look",
 		"changed code":                     "Not reproducible",
