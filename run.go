@@ -101,6 +101,7 @@ type running struct {
 	queues     []string
 	presence   *presence
 	quiet      *quiet
+	turns      *turns
 	hearing    atomic.Bool
 	drained    chan struct{} // closed when the dispatcher has ended
 
@@ -142,6 +143,8 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 	r.store.marks.Within(deafInterval)
 	r.presence = newPresence(r)
 	r.quiet = newQuiet(r)
+	r.turns = newTurns(r)
+	r.store.teller = r.turns.teller
 	r.poller = poller.New(poller.Config{
 		Interval: c.config.PollInterval,
 		Deaf:     deafInterval,
@@ -158,6 +161,7 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 		Bell:      r.heard,
 		Recall:    r.recalled,
 		Quiet:     r.quiet.hushed,
+		Drained:   r.turns.drained,
 		Connected: r.look,
 		Hearing: func(hearing bool, cause error) {
 			c.health.hearing(hearing, cause)
@@ -169,6 +173,7 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 			}
 			r.poller.SetHearing(hearing)
 			r.quiet.hearing(hearing)
+			r.turns.hearing(hearing)
 			c.config.Observer.Hearing(hearing)
 		},
 		Proof:  proof,
@@ -214,6 +219,7 @@ func (r *running) loops() []loop {
 		{"poller", r.poller.Run},
 		{"presence", r.presence.Run},
 		{"quiet", r.quiet.Run},
+		{"turns", r.turns.Run},
 	}
 }
 
@@ -254,15 +260,16 @@ func (r *running) heard(b notify.Bell) {
 		r.poller.Arm(b.Queue, in)
 	case in > 0: // whoever works that queue has the alarm
 	case ours:
-		r.due(b.Queue)
+		r.turns.heard(b)
+		r.poller.Guard()
 		r.quiet.heard(b.Queue)
 	default:
 		r.poller.Guard()
 	}
 }
 
-// due is called when a job of one of our queues may be due. Others take it for
-// due at the same time.
+// due is called when a job of one of our queues may be due, for another reason
+// than a bell. Others take it for due at the same time.
 func (r *running) due(queue string) {
 	r.dispatcher.Wake(queue)
 	r.poller.Guard()

@@ -27,6 +27,7 @@ type store struct {
 	exchange *line
 	keeper   *line
 	marks    *claim.Marks
+	teller   func(queue string) claim.Teller // who tells if nothing is left; zero: nobody
 
 	// Of the exchange's goroutine alone.
 	apart        bool          // the last exchange in one commit did not work
@@ -158,7 +159,10 @@ func (s *store) claim(ctx context.Context, want dispatcher.Want) (_ claim.Claime
 }
 
 func (s *store) request(want dispatcher.Want) claim.Request {
-	return claim.Request{Queue: want.Queue, Kinds: s.kinds, Limit: want.Limit, Look: s.marks.Look(want.Queue, time.Now())}
+	return claim.Request{
+		Queue: want.Queue, Kinds: s.kinds, Limit: want.Limit,
+		Look: s.marks.Look(want.Queue, time.Now()), Teller: s.teller(want.Queue),
+	}
 }
 
 // learn takes from the answers to claims where the next ones are to begin.

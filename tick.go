@@ -54,6 +54,7 @@ func (r *running) tickOn(ctx context.Context, conn *pgx.Conn, token string) (pol
 	if jump := r.clock.Observe(ticked.Now, sent, answered); jump != 0 {
 		r.distrustLeases(jump)
 	}
+	r.turns.met(ticked.Peers)
 	look := poller.Look{
 		Next:     ticked.Next,
 		Lease:    ticked.Lease,

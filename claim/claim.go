@@ -128,6 +128,7 @@ func (t *Table) ask(b *pgx.Batch, r Request, lease time.Duration, worker string)
 	runAts, ids := r.Look.From.columns()
 	b.Queue(t.sql(sqlClaim), r.Queue, r.Kinds, int64(r.Limit), lease.Microseconds(), worker, runAts, ids).Query(a.read)
 	b.Queue(t.sql(sqlNext), r.Queue, r.Kinds, runAts, ids).QueryRow(func(row pgx.Row) error { return row.Scan(&a.next, &a.walk) })
+	t.announce(b, r)
 	return a
 }
 

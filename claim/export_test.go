@@ -11,6 +11,7 @@ const (
 	SQLSettings = sqlSettings
 	SQLClaim    = sqlClaim
 	SQLNext     = sqlNext
+	SQLDrained  = sqlDrained
 	SQLFinish   = sqlFinish
 	SQLComplete = sqlComplete
 	SQLExtend   = sqlExtend

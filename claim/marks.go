@@ -178,6 +178,9 @@ func (m *Marks) Learn(r Request, now time.Time, c Claimed) (again time.Duration)
 	q.short = len(c.Rows) < r.Limit
 	q.move(c.Rows)
 	cost := 2 * c.Walk // the claim itself has taken the same way
+	if r.tells() {
+		cost += c.Walk // and so has what it tells
+	}
 	switch r.Look.depth {
 	case whole:
 		q.since = 0

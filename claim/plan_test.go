@@ -95,6 +95,7 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 		{"claim", b.SQL(claim.SQLClaim), "'default', NULL, 100, 30000000, 'worker', " + from},
 		{"claim of kinds", b.SQL(claim.SQLClaim), "'default', '{kind 1,kind 2}', 100, 30000000, 'worker', " + from},
 		{"next", b.SQL(claim.SQLNext), "'default', NULL, " + from},
+		{"drained", b.SQL(claim.SQLDrained), "'default', NULL, 'teller'"},
 		{"finish", b.SQL(claim.SQLFinish), finish},
 		{"extend", b.SQL(claim.SQLExtend), "'" + ids + "', " + array("1::bigint") + ", 30000000"},
 		{"tick", b.SQL(claim.SQLTick), tick},

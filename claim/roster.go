@@ -36,12 +36,15 @@ type Died struct {
 // its new key. The lock is asked for by the key that was given, which bounds
 // how many are taken under any plan.
 //
+// peers: who else works each of the queues and can run the same kinds, dead or
+// not, unless the lock shows it. Not more of a queue than take turns at claiming.
+//
 // roster: what the tick returns. Of two workers the one with the smaller key is
 // first; those without a lock come after those with one. Whether any of the
 // others works is asked from the newest lease on, so that one row is read, but
 // for our own.
 const sqlRoster = `others AS MATERIALIZED (
-    SELECT w.worker_id, w.lock_key, w.tableoid::integer AS class, w.server_start, w.written_at
+    SELECT w.worker_id, w.lock_key, w.tableoid::integer AS class, w.server_start, w.written_at, w.queues, w.kinds
     FROM {{schema}}.workers AS w
     WHERE w.worker_id <> $10::text
 ), silent AS MATERIALIZED (
@@ -73,6 +76,17 @@ const sqlRoster = `others AS MATERIALIZED (
     WHERE o.lock_key IS NOT NULL AND o.worker_id NOT IN (SELECT s.worker_id FROM silent AS s)
 ), own AS MATERIALIZED (
     SELECT w.worker_id, w.lock_key FROM {{schema}}.workers AS w WHERE w.worker_id = $10::text
+), peers AS MATERIALIZED (
+    SELECT q.name AS queue, p.worker_id
+    FROM unnest($1::text[]) AS q (name)
+    CROSS JOIN LATERAL (
+        SELECT o.worker_id
+        FROM others AS o
+        WHERE o.queues ? q.name AND o.kinds IS NOT DISTINCT FROM $2::text[]
+          AND o.worker_id NOT IN (SELECT s.worker_id FROM silent AS s)
+        -- The same for all who ask, as far as can be.
+        ORDER BY o.worker_id
+        LIMIT 100) AS p
 ), roster AS MATERIALIZED (
     SELECT (SELECT coalesce(json_agg(json_build_object('worker', f.worker_id, 'key', f.lock_key,
                                                        'moved', f.server_start <> pg_postmaster_start_time())), '[]')
@@ -102,6 +116,8 @@ const sqlNoRoster = `dead AS (
     SELECT d.worker_id
     FROM unnest($8::text[], $9::integer[]) AS d (worker_id, lock_key)
     WHERE false AND $10::text = ''
+), peers AS (
+    SELECT NULL::text AS queue, NULL::text AS worker_id WHERE false
 ), roster AS (
     SELECT '[]'::json AS silent, 0::bigint AS rank, false AS others, false AS registered, false AS stale
 ), `

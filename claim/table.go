@@ -31,23 +31,24 @@ func In(schema string) *Table {
 	return &Table{sql: func(template string) string { return filled[template] }}
 }
 
-// names fills in the schema's name where it qualifies another, and the names of
-// sequences, as text literals.
+// names fills in the schema's name where it qualifies another, and, as text
+// literals, the channel of the bells, which has that name, and the names of
+// sequences.
 func names(schema string) *strings.Replacer {
-	text := func(sequence string) string {
-		return "'" + strings.ReplaceAll(pgx.Identifier{schema, sequence}.Sanitize(), "'", "''") + "'"
-	}
+	text := func(name string) string { return "'" + strings.ReplaceAll(name, "'", "''") + "'" }
+	sequence := func(name string) string { return text(pgx.Identifier{schema, name}.Sanitize()) }
 	return strings.NewReplacer(
 		"{{schema}}", pgx.Identifier{schema}.Sanitize(),
-		"{{worker_keys}}", text("worker_keys"),
-		"{{quiet_slots}}", text("quiet_slots"),
+		"{{channel}}", text(schema),
+		"{{worker_keys}}", sequence("worker_keys"),
+		"{{quiet_slots}}", sequence("quiet_slots"),
 	)
 }
 
 // statements lists every statement of the room, for In and for the test that
 // prepares each of them on every supported server.
 var statements = []string{
-	sqlSettings, sqlClaim, sqlNext, sqlFinish, sqlComplete, sqlExtend, sqlCheck, sqlProgress, sqlTick, sqlTickByLeases, sqlPrune,
+	sqlSettings, sqlClaim, sqlNext, sqlDrained, sqlFinish, sqlComplete, sqlExtend, sqlCheck, sqlProgress, sqlTick, sqlTickByLeases, sqlPrune,
 	sqlCancel, sqlRelease, sqlRetry, sqlDelete,
 	sqlSetKeep, sqlSetBell, sqlPause, sqlResume, sqlQueues,
 	sqlHasty, sqlSeatRow, sqlSeat, sqlPromise, sqlRevoke, sqlAlone, sqlRingNext, sqlRing, sqlYield, sqlPromises,

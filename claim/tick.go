@@ -124,6 +124,7 @@ SELECT q.name,
        (SELECT coalesce(json_agg(json_build_object('worker', x.worker_id, 'jobs', x.jobs)), '[]')
         FROM (SELECT l.worker_id, count(*) AS jobs FROM l JOIN dead AS d ON d.worker_id = l.worker_id GROUP BY l.worker_id) AS x),
        r.silent, r.rank, r.others, r.registered, r.stale,
+       coalesce((SELECT array_agg(p.worker_id) FROM peers AS p WHERE p.queue = q.name), '{}'),
        (SELECT count(*) FROM rung)
 FROM unnest($1::text[]) AS q (name)
 CROSS JOIN roster AS r`
@@ -170,6 +171,8 @@ type Ticked struct {
 	Silent []Suspect
 	// Rank is the caller's place among those who watch each other: 0 is first.
 	Rank int
+	// Peers are, per queue, the other workers that can run the same kinds.
+	Peers map[string][]string
 	// Others says that workers whose death would be noticed, other than the
 	// caller, hold running jobs.
 	Others bool
@@ -238,7 +241,7 @@ func (t *Table) tick(ctx context.Context, db DB, r TickRequest, limit, skip int)
 	for i, d := range r.Dead {
 		ids[i], keys[i] = d.Worker, d.Key
 	}
-	ticked := Ticked{Next: make(map[string]time.Duration)}
+	ticked := Ticked{Next: make(map[string]time.Duration), Peers: make(map[string][]string)}
 	// Without sqlSettings: an idle process is to cost one statement. What a
 	// reap has done may be lost in a crash: the lease is over still, and the
 	// job is reaped again.
@@ -248,11 +251,13 @@ func (t *Table) tick(ctx context.Context, db DB, r TickRequest, limit, skip int)
 	}
 	var queue string
 	var next, lease *int64
+	var peers []string
 	var rung int64
 	_, err = pgx.ForEachRow(rows, []any{
 		&queue, &next, &lease, &ticked.Reaped, &ticked.Expired, &ticked.Now,
-		&ticked.Died, &ticked.Silent, &ticked.Rank, &ticked.Others, &ticked.Registered, &ticked.Stale, &rung,
+		&ticked.Died, &ticked.Silent, &ticked.Rank, &ticked.Others, &ticked.Registered, &ticked.Stale, &peers, &rung,
 	}, func() error {
+		ticked.Peers[queue] = peers
 		if next != nil {
 			ticked.Next[queue] = micros(*next)
 		}

@@ -36,6 +36,9 @@ type Request struct {
 	Kinds []string // kinds that the caller can run; nil means every kind
 	Limit int
 	Look  Look // of Marks; zero: at all jobs
+	// Teller tells the other processes if nothing is left that is due. Zero: they
+	// are not told.
+	Teller Teller
 	// Into may be a slice that nobody needs any more: its memory is used for the
 	// rows that are claimed.
 	Into []Row

@@ -27,7 +27,8 @@ func TestParseBell(t *testing.T) {
 	}
 	for _, payload := range []string{
 		"", ":", "::", "1", "1:", "1::", "1:0", "1:0:", "1::q", "1:-1:q", "1:x:q", "1:1.5:q",
-		"recall:", "recall:host:1:abc", "recall:1:0:q", "quiet:1700000000123456:q", // as programs see them that do not know them
+		"recall:", "recall:host:1:abc", "recall:1:0:q", "quiet:1700000000123456:q",
+		"drained:5:9:6,8:00000000000000ff:000000000000000a:0:q", // as programs see them that do not know them
 		"1:9223372036854775808:q", "0:0:q", "2:0:q", "11:0:q", " 1:0:q", "0:q", "q", strings.Repeat("x", 8000),
 	} {
 		if got, err := ParseBell(payload); err == nil {

@@ -34,6 +34,9 @@ type Config struct {
 	Recall func(worker string)
 	// Quiet takes each promise that is heard on Channel. nil: nobody cares.
 	Quiet func(Quiet)
+	// Drained takes the news that nothing is left in a queue. It comes after the
+	// bells of all transactions that it sees. nil: nobody cares.
+	Drained func(Drained)
 	// Connected says that from now on bells are heard, if they are heard at
 	// all: look now for what was missed. It is called on every connection.
 	Connected func()
@@ -222,6 +225,16 @@ func (l *Listener) bell(payload string) {
 			l.config.Logger.Debug("a notification that is none of ours", "error", err)
 		case l.config.Quiet != nil:
 			l.config.Quiet(promise)
+		}
+		return
+	}
+	if rest, ok := strings.CutPrefix(payload, drained); ok {
+		news, err := parseDrained(rest)
+		switch {
+		case err != nil:
+			l.config.Logger.Debug("a notification that is none of ours", "error", err)
+		case l.config.Drained != nil:
+			l.config.Drained(news)
 		}
 		return
 	}
