@@ -62,6 +62,9 @@ func TestAForgedBellCostsAtMostOneClaim(t *testing.T) {
 		{"recall:", 0},
 		{"recall:somebody", 0},
 		{"recall:1:0:default", 0},
+		{"drained:", 0},
+		{"drained:1:1:::0:0:default", 0},
+		{"drained:9000000000000000000:9000000000000000000::0000000000000000:0000000000000000:0:default", 0},
 		{strings.Repeat("1:0:default", 700), 0},
 	}
 	roles := []*pgxpool.Pool{direct, as(t, direct, producerRole), as(t, direct, monitorRole)}

@@ -24,5 +24,3 @@ func riggedStore(_ context.Context, s *store) dispatcher.Store { return s }
 func riggedAlone(alone bool) bool { return alone }
 
 func riggedLastLook() bool { return false }
-
-func riggedSees(sees func(uint64) bool) func(uint64) bool { return sees }

@@ -57,15 +57,6 @@ func riggedAlone(alone bool) bool { return alone || torture.Removed(torture.Quie
 // guard QuietLook.
 func riggedLastLook() bool { return torture.Removed(torture.QuietLook) }
 
-// riggedSees takes every transaction for seen by who says that nothing is left,
-// without the guard DrainedSees.
-func riggedSees(sees func(uint64) bool) func(uint64) bool {
-	if !torture.Removed(torture.DrainedSees) {
-		return sees
-	}
-	return func(uint64) bool { return true }
-}
-
 // riggedStore is the store with the tap in front of it.
 func riggedStore(ctx context.Context, s *store) dispatcher.Store {
 	rigged := &rigged{store: s, stopping: ctx}

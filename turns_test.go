@@ -84,8 +84,8 @@ func echoInto(client *fencepost.Client, ran chan<- int64) {
 }
 
 // acquaint has jobs run until all of n clients know of each other: each of them
-// has told that nothing is left.
-func acquaint(t *testing.T, pool *pgxpool.Pool, n int, ran <-chan int64) {
+// has told that nothing is left. It returns what stands for their kinds.
+func acquaint(t *testing.T, pool *pgxpool.Pool, n int, ran <-chan int64) (kinds string) {
 	t.Helper()
 	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 	if err != nil {
@@ -109,11 +109,13 @@ func acquaint(t *testing.T, pool *pgxpool.Pool, n int, ran <-chan int64) {
 				break
 			}
 			if rest, ok := strings.CutPrefix(news.Payload, "drained:"); ok {
-				met[strings.Split(rest, ":")[4]] = true
+				f := strings.Split(rest, ":")
+				kinds, met[f[4]] = f[3], true
 			}
 		}
 		cancel()
 	}
+	return kinds
 }
 
 // echoes inserts jobs for one of the claimers, by one statement.
@@ -174,6 +176,54 @@ func TestWhoseTurnItIsMayBeFrozen(t *testing.T) {
 	if slowest > 2*time.Second {
 		t.Errorf("a job ran only after %v", slowest)
 	}
+}
+
+// News that nothing is left, right behind the bell, from somebody who was there
+// before: they are about other transactions, or about other kinds, so nobody
+// believes them of this bell. That the test would see it, and what news that
+// nobody has a right to send can do, is shown by such that do cover the bell: the
+// job waits for a tick.
+func TestWhatNewsSpareNoClaim(t *testing.T) {
+	t.Parallel()
+	pool, all, ran := claimers(t, 4, fencepost.Config{PollInterval: never})
+	kinds := acquaint(t, pool, len(all), ran)
+	for _, c := range all[1:] {
+		c.freeze(t)
+	}
+	const everything, nothing = "9000000000000000000:9000000000000000000:", "3:3:"
+	runs := func(snapshot, kinds string) time.Duration {
+		t.Helper()
+		begin := time.Now()
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), "INSERT INTO fencepost.jobs (kind) VALUES ('echo')"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), "SELECT pg_notify('fencepost', $1)", "drained:"+snapshot+":"+kinds+":0000000000000001:0:default"); err != nil {
+			t.Fatal(err)
+		}
+		commit(t, tx)
+		receive(t, ran, "a job")
+		return time.Since(begin)
+	}
+	const tick = 1500 * time.Millisecond // none is sooner after a bell
+	for range 30 {
+		if d := runs(nothing, kinds); d > tick {
+			t.Errorf("news of a snapshot in which the bell's transaction was not over: the job ran after %v", d)
+		}
+		if d := runs(everything, "0123456789abcdef"); d > tick {
+			t.Errorf("news about other kinds: the job ran after %v", d)
+		}
+	}
+	for range 50 {
+		time.Sleep(2200 * time.Millisecond) // the tick after the last bell is over
+		if runs(everything, kinds) > tick {
+			return
+		}
+	}
+	t.Error("the test does not see that news are believed")
 }
 
 // Bells of jobs, some of which are for one of two processes only, in all orders:

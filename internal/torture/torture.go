@@ -40,9 +40,6 @@ const (
 	QuietLock Guard = "quiet-lock"
 	// QuietLook: and looks once more when they are gone.
 	QuietLook Guard = "quiet-look"
-	// DrainedSees: who is told that nothing is left believes it of the
-	// transactions that were seen, and of no others.
-	DrainedSees Guard = "drained-sees"
 )
 
 // Guards are those that have a control in lab/torture. QuietLock and QuietLook

@@ -8,8 +8,9 @@ import (
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
 )
 
-// fairShare is how many jobs others have claimed when one that claims at all
-// has asked for some too.
+// fairShare is in how many claims others have got jobs when one that claims at all
+// has asked for some too. Not how many jobs: after a bell processes take turns,
+// and who is first may take all.
 const fairShare = 50
 
 // longestTrip is after what time a call that brings nothing should have been
@@ -76,8 +77,8 @@ func (ix *index) unexcused(p *process, from, to int64) (parts []span) {
 	return parts
 }
 
-// passedOver is how many jobs others have claimed meanwhile, of a queue of which
-// the process had a free slot all the time.
+// passedOver is in how many claims others have got jobs meanwhile, of a queue of
+// which the process had a free slot all the time.
 func (ix *index) passedOver(p *process, s span) (queue string, most int) {
 	for name, slots := range ix.Limits.Slots {
 		if p.busy[name].most(s.from, s.to) >= slots {
@@ -86,8 +87,8 @@ func (ix *index) passedOver(p *process, s span) (queue string, most int) {
 		n := 0
 		for _, o := range ix.crew {
 			for _, c := range o.claims {
-				if o != p && c.Queue == name && c.phase() == history.OK && c.At >= s.from && c.ret.At <= s.to {
-					n += len(c.ret.Refs)
+				if o != p && c.Queue == name && c.phase() == history.OK && len(c.ret.Refs) > 0 && c.At >= s.from && c.ret.At <= s.to {
+					n++
 				}
 			}
 		}
