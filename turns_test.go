@@ -138,21 +138,26 @@ func TestOneBellFewClaims(t *testing.T) {
 		return n
 	}
 	const jobs = 50
-	before := claims()
 	var ids []int64
+	var counted, made int64
 	for range jobs {
+		before, begin := claims(), time.Now()
 		echoes(t, pool, 1)
 		ids = append(ids, receive(t, ran, "a job"))
+		slow := time.Since(begin) > 15*time.Millisecond
 		time.Sleep(40 * time.Millisecond) // longer than anybody waits for his turn
+		if !slow {                        // or the machine is so busy that news come after the last turn
+			counted++
+			made += claims() - before
+		}
 	}
 	slices.Sort(ids)
 	if n := len(slices.Compact(ids)); n != jobs {
 		t.Errorf("%d of %d jobs have run", n, jobs)
 	}
-	perJob := float64(claims()-before) / jobs
-	t.Logf("%.2f claims a job", perJob)
-	if perJob > 4 {
-		t.Errorf("%.2f claims a job, by %d processes", perJob, len(all))
+	t.Logf("%d claims for %d jobs", made, counted)
+	if made > 4*counted {
+		t.Errorf("%d claims for %d jobs, by %d processes", made, counted, len(all))
 	}
 }
 

@@ -7,6 +7,10 @@
 // scheduled and retried jobs start on time without polling: whoever learns
 // when the next job of a queue is due arms it.
 //
+// Two more decisions hang on times: whether this process looks so often that a
+// queue's bell need not ring ([Quiet]), and when it claims because of a bell that
+// others have heard as well ([Turns]). The root carries them out.
+//
 // What to do when is decided by a type without goroutine, clock or I/O (the
 // agenda); one loop, [Poller.Run], feeds it and does what it says. The
 // package does not talk to a database: the tick is a func that it is given.
