@@ -42,7 +42,7 @@ func TestRunEndsWithEachOfItsParts(t *testing.T) {
 	for _, l := range new(running).loops() {
 		names = append(names, l.name)
 	}
-	if want := []string{"dispatcher", "listener", "poller", "presence", "quiet"}; !slices.Equal(names, want) {
+	if want := []string{"dispatcher", "listener", "poller", "presence", "quiet", "turns"}; !slices.Equal(names, want) {
 		t.Errorf("%v, want %v", names, want)
 	}
 }
