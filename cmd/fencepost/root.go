@@ -84,6 +84,7 @@ func (a *app) rootCommand() *cobra.Command {
 	section(root, "Database",
 		a.migrateCommand(),
 		a.doctorCommand(),
+		a.benchCommand(),
 	)
 	section(root, "More",
 		a.demoCommand(),
