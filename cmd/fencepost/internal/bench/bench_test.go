@@ -42,6 +42,19 @@ func mustBeClean(t *testing.T, dsn string) {
 	}
 }
 
+// mustBeGone waits for a session to end on the server: it frees its locks then,
+// which is some time after its client has hung up.
+func mustBeGone(t *testing.T, conn *pgx.Conn, pid uint32) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for there := true; there; {
+		if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1::int)", pid).Scan(&there); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestEverythingIsMeasured(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -123,6 +136,7 @@ func TestLeftOvers(t *testing.T) {
 	}
 	dead.pool.Close()
 	hangUp(dead.keeper)
+	mustBeGone(t, conn, dead.keeper.PgConn().PID())
 	// Others of such a name: not with our comment, not with our letters.
 	for _, sql := range []string{
 		`CREATE SCHEMA fencepost_bench_aaaaaaaaaa`,
