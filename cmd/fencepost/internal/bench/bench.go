@@ -121,7 +121,8 @@ func every(pause time.Duration, do func()) (stop func()) {
 }
 
 // oneByOne does something again and again until the time is up, and returns
-// how long each took. The first few, which prepare statements, do not count.
+// how long each took: one at least. The first few, which prepare statements, do
+// not count.
 func oneByOne(ctx context.Context, limit time.Duration, most int, do func(n int) error) ([]time.Duration, time.Duration, error) {
 	const warm = 3
 	for n := range warm {
@@ -131,7 +132,7 @@ func oneByOne(ctx context.Context, limit time.Duration, most int, do func(n int)
 	}
 	var took []time.Duration
 	began := time.Now()
-	for last := began; last.Sub(began) < limit && len(took) < most && ctx.Err() == nil; {
+	for last := began; (len(took) == 0 || last.Sub(began) < limit) && len(took) < most && ctx.Err() == nil; {
 		if err := do(warm + len(took)); err != nil {
 			return nil, 0, err
 		}

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"strings"
 	"sync/atomic"
@@ -46,7 +45,7 @@ func (s *stage) sixteen(ctx context.Context, limit time.Duration) (err error) {
 }
 
 // enqueue measures clients that each enqueue one job, and commit it, after the
-// other.
+// other: one at least, however late they begin.
 func (s *stage) enqueue(ctx context.Context, limit time.Duration, clients int) (rate Rate, waits Waits, err error) {
 	if err := s.connect(ctx, clients); err != nil {
 		return Rate{}, Waits{}, err
@@ -57,7 +56,7 @@ func (s *stage) enqueue(ctx context.Context, limit time.Duration, clients int) (
 		began := time.Now()
 		for range clients {
 			group.Go(func() error {
-				for time.Since(began) < limit {
+				for first := true; first || time.Since(began) < limit; first = false {
 					n := int(next.Add(1))
 					if n > mostRows {
 						return nil
@@ -102,7 +101,7 @@ const bulkSize = 5000
 // bulk measures EnqueueCopy, and leaves the jobs to be drained.
 func (s *stage) bulk(ctx context.Context, limit time.Duration) error {
 	n, began := 0, time.Now()
-	for n < mostBulk && time.Since(began) < limit {
+	for n == 0 || n < mostBulk && time.Since(began) < limit {
 		m, err := s.client.EnqueueCopy(ctx, someJobs(n, bulkSize))
 		if err != nil {
 			return err
@@ -110,9 +109,6 @@ func (s *stage) bulk(ctx context.Context, limit time.Duration) error {
 		n += int(m)
 	}
 	s.seen.Bulk = rateOf(n, time.Since(began))
-	if n == 0 {
-		return errors.New("not one COPY was made")
-	}
 	return nil
 }
 
