@@ -203,6 +203,9 @@ func (k *quiet) ask(ctx context.Context, name string, q *poller.Quiet, s poller.
 		var p claim.Promised
 		p, err = k.promise(ctx, name, s.Promise)
 		if err == nil {
+			if p.Until != 0 {
+				riggedPromised(name, p.Until)
+			}
 			k.change(func() bool {
 				q.Promised(time.Now(), p.Until, p.Held, k.until(p.Held), p.Others > 0)
 				return true
@@ -244,6 +247,7 @@ func (k *quiet) promise(ctx context.Context, name string, before int64) (p claim
 func (k *quiet) revoke(ctx context.Context, name string, q *poller.Quiet, promise int64) error {
 	var r claim.Revoked
 	table := k.run.client.table
+	riggedPromised(name, 0)
 	err := k.use(ctx, func(conn *pgx.Conn) (err error) {
 		r, err = table.Revoke(ctx, conn, name, promise)
 		r.Alone = riggedAlone(r.Alone)
@@ -298,6 +302,7 @@ func (k *quiet) leave() {
 	defer cancel()
 	for name, q := range k.queues {
 		if promise := q.Mine(); promise != 0 {
+			riggedPromised(name, 0)
 			// If it fails, they see to it when the promise has run out.
 			_ = k.use(ctx, func(conn *pgx.Conn) error { return k.run.client.table.Yield(ctx, conn, name, promise) })
 		}

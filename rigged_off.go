@@ -24,3 +24,5 @@ func riggedStore(_ context.Context, s *store) dispatcher.Store { return s }
 func riggedAlone(alone bool) bool { return alone }
 
 func riggedLastLook() bool { return false }
+
+func riggedPromised(string, int64) {}

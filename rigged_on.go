@@ -57,6 +57,13 @@ func riggedAlone(alone bool) bool { return alone || torture.Removed(torture.Quie
 // guard QuietLook.
 func riggedLastLook() bool { return torture.Removed(torture.QuietLook) }
 
+// riggedPromised tells the tap what is promised for a queue.
+func riggedPromised(queue string, until int64) {
+	if t := torture.Watching(); t != nil {
+		t.Promise(queue, until)
+	}
+}
+
 // riggedStore is the store with the tap in front of it.
 func riggedStore(ctx context.Context, s *store) dispatcher.Store {
 	rigged := &rigged{store: s, stopping: ctx}

@@ -27,6 +27,7 @@ const (
 // others; but what hangs in such a network may hold rows.
 var troubles = map[string]trouble{
 	"kill": calm, "kill-claimed": calm, "kill-finishing": calm, "freeze": calm, "pause": calm, "stop": calm, "clock": calm,
+	"kill-promiser": calm, "freeze-promiser": calm,
 	"bells-doubled": calm, "bells-forged": calm, "bells-malformed": calm,
 	"bells-lost": deaf, "bells-deaf": deaf, "bells-late": deaf, "notify-full": deaf, "pooler": deaf,
 	"terminate-listener": calm, "terminate-exchange": late, "terminate-keeper": late,

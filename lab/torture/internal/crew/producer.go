@@ -18,7 +18,7 @@ import (
 const (
 	// mostOpen is how many transactions a producer has open at once. What is due
 	// while there are so many is not begun: it is missed, and never made up for.
-	mostOpen = 64
+	mostOpen = 128
 	// stale is what is due for longer, as after a pause of the process: it is
 	// missed too. What was due before the process was there is not its own: a
 	// former life may have done it.
@@ -37,7 +37,7 @@ type producer struct {
 }
 
 func produce(ctx context.Context, m member) error {
-	schedule, err := newSchedule(m.Name, m.Seed, m.Rate, m.Mix)
+	schedule, err := newSchedule(m.Name, m.Seed, m.Rate, m.Bursts, m.Mix)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (p *producer) miss(t transaction, why string) {
 // ends. An unknown outcome stays unknown: nothing is tried again.
 func (p *producer) send(ctx, load context.Context, t transaction) {
 	enqueue := history.Event{Op: history.Enqueue, Refs: refsOf(t.orders), Via: t.via}
-	enqueue.Delay = int64(t.hold)
+	enqueue.Delay = int64(t.lull + t.hold)
 	n := p.Begin(enqueue)
 	phase, err := p.transact(ctx, load, t, enqueue.Refs)
 	enqueue.Error = text(err)
@@ -134,13 +134,13 @@ func (p *producer) send(ctx, load context.Context, t transaction) {
 // transact returns what is known of the transaction in the end. What ends
 // before the commit is sent has changed nothing.
 func (p *producer) transact(ctx, load context.Context, t transaction, refs []history.Ref) (history.Phase, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.hold+2*patience) // all in all
+	ctx, cancel := context.WithTimeout(ctx, t.lull+t.hold+2*patience) // all in all
 	defer cancel()
 	way, err := p.begin(ctx, t.via)
 	if err != nil {
 		return history.Failed, fmt.Errorf("begin: %w", err)
 	}
-	err = p.fill(ctx, way, t, refs)
+	err = p.fill(ctx, load, way, t, refs)
 	if err == nil && t.hold > 0 {
 		_ = rest(load, t.hold)
 	}
@@ -158,8 +158,8 @@ func (p *producer) transact(ctx, load context.Context, t transaction, refs []his
 }
 
 // fill does what is in the transaction.
-func (p *producer) fill(ctx context.Context, w way, t transaction, refs []history.Ref) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (p *producer) fill(ctx, load context.Context, w way, t transaction, refs []history.Ref) error {
+	ctx, cancel := context.WithTimeout(ctx, t.lull+patience)
 	defer cancel()
 	rows := func() error { return w.rows(ctx, t.orders, t.via) }
 	jobs := func() error {
@@ -176,6 +176,9 @@ func (p *producer) fill(ctx context.Context, w way, t transaction, refs []histor
 	}
 	if err := first(); err != nil {
 		return err
+	}
+	if t.lull > 0 {
+		_ = rest(load, t.lull) // its end ends the lull
 	}
 	return second()
 }

@@ -46,6 +46,9 @@ func watch(w *history.Writer) {
 				w.End(n, answered(err), history.Event{Op: history.Extend, Refs: refs(lost), Error: text(err)})
 			}
 		},
+		Promise: func(queue string, until int64) {
+			w.Write(history.Event{Op: history.Promise, DB: until, Ref: history.Ref{Queue: queue}})
+		},
 	})
 }
 

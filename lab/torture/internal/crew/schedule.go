@@ -17,7 +17,8 @@ type transaction struct {
 	via      string
 	orders   []order
 	rowsLast bool          // the jobs before their rows, not after
-	hold     time.Duration // open for that long before its end
+	lull     time.Duration // between the two
+	hold     time.Duration // open for that long after both, before its end
 	rollback bool          // that is the plan
 }
 
@@ -41,19 +42,27 @@ var (
 )
 
 // schedule is the load of one producer, one transaction after the other. Seed,
-// rate, mix and name decide all of it.
+// rate, share of bursts, mix and name decide all of it.
 type schedule struct {
 	rng  *rand.Rand
 	name string
-	mean time.Duration // between two transactions
 	mix  script.Mix
-	at   time.Duration
 	n    int // jobs so far
+
+	mean time.Duration // between two transactions outside of bursts; 0: there are none
+	at   time.Duration // of the next of them
+
+	bursts   time.Duration // between two bursts, on average; 0: there are none
+	begin    time.Duration // of the newest
+	bursting []transaction // what is left of it
 }
 
-func newSchedule(name string, seed uint64, rate float64, mix script.Mix) (*schedule, error) {
+func newSchedule(name string, seed uint64, rate, inBursts float64, mix script.Mix) (*schedule, error) {
 	if rate <= 0 {
 		return nil, fmt.Errorf("a rate of %v jobs a second", rate)
+	}
+	if inBursts < 0 || inBursts > 1 {
+		return nil, fmt.Errorf("a share of %v in bursts", inBursts)
 	}
 	if len(mix) == 0 {
 		mix = script.DefaultMix
@@ -63,20 +72,32 @@ func newSchedule(name string, seed uint64, rate float64, mix script.Mix) (*sched
 			return nil, fmt.Errorf("there is no kind %q", kind)
 		}
 	}
-	return &schedule{
-		rng:  rand.New(rand.NewPCG(seed, seed)),
-		name: name,
-		mean: time.Duration((mostOrders + 1) / 2. / rate * float64(time.Second)),
-		mix:  mix,
-	}, nil
+	s := &schedule{
+		rng:    rand.New(rand.NewPCG(seed, seed)),
+		name:   name,
+		mix:    mix,
+		bursts: betweenBursts(inBursts, rate),
+	}
+	rest := rate
+	if s.bursts > 0 {
+		rest -= (rush + followers) / s.bursts.Seconds()
+		s.begin = time.Duration(s.rng.Int64N(int64(s.bursts)))
+		s.bursting = s.burst(s.begin)
+	}
+	if rest > rate/1000 { // and not what is left of 0 by rounding
+		s.mean = time.Duration((mostOrders + 1) / 2. / rest * float64(time.Second))
+		s.at = s.pause()
+	}
+	return s, nil
 }
 
-// next returns the next transaction. The times between them are exponential,
-// as those of many customers who do not know of each other.
-func (s *schedule) next() transaction {
-	s.at += time.Duration(s.rng.ExpFloat64() * float64(s.mean))
+// pause is the time between two transactions outside of bursts.
+func (s *schedule) pause() time.Duration { return time.Duration(s.rng.ExpFloat64() * float64(s.mean)) }
+
+// transaction returns one of so many jobs.
+func (s *schedule) transaction(at time.Duration, jobs int) transaction {
 	t := transaction{
-		at:       s.at,
+		at:       at,
 		via:      pick(s.rng, vias),
 		rowsLast: s.chance(0.5),
 		rollback: s.chance(0.05),
@@ -84,7 +105,7 @@ func (s *schedule) next() transaction {
 	if s.chance(0.03) {
 		t.hold = millis(s.between(1000, 5000))
 	}
-	for range 1 + s.rng.IntN(mostOrders) {
+	for range jobs {
 		s.n++
 		o := s.order(fmt.Sprintf("%s-%d", s.name, s.n))
 		if t.via == "copy" {

@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
 )
 
-func scheduled(t *testing.T, seed uint64, rate float64, n int) (transactions []transaction) {
+func scheduled(t *testing.T, seed uint64, rate, bursts float64, n int) (transactions []transaction) {
 	t.Helper()
-	s, err := newSchedule("producer-1.1", seed, rate, nil)
+	s, err := newSchedule("producer-1.1", seed, rate, bursts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,18 +23,18 @@ func scheduled(t *testing.T, seed uint64, rate float64, n int) (transactions []t
 }
 
 func TestASeedRepeatsTheLoad(t *testing.T) {
-	first := scheduled(t, 7, 50, 2000)
-	if !reflect.DeepEqual(first, scheduled(t, 7, 50, 2000)) {
+	first := scheduled(t, 7, 50, 0.2, 2000)
+	if !reflect.DeepEqual(first, scheduled(t, 7, 50, 0.2, 2000)) {
 		t.Error("the same seed makes another load")
 	}
-	if reflect.DeepEqual(first, scheduled(t, 8, 50, 2000)) {
+	if reflect.DeepEqual(first, scheduled(t, 8, 50, 0.2, 2000)) {
 		t.Error("another seed makes the same load")
 	}
 }
 
 func TestTheLoadIsAsItWasOrdered(t *testing.T) {
 	const rate = 50
-	transactions := scheduled(t, 1, rate, 10_000)
+	transactions := scheduled(t, 1, rate, 0, 10_000)
 	var jobs, held, rolledBack, delayed float64
 	ofKind, ofVia, ofQueue := make(script.Mix), make(script.Mix), make(script.Mix)
 	tokens := make(map[string]bool)
@@ -109,10 +109,13 @@ func TestTheDefaultMixHasEveryKind(t *testing.T) {
 }
 
 func TestALoadThatCannotBeIsRefused(t *testing.T) {
-	if _, err := newSchedule("p", 1, 0, nil); err == nil {
+	if _, err := newSchedule("p", 1, 0, 0, nil); err == nil {
 		t.Error("a rate of 0 was taken")
 	}
-	if _, err := newSchedule("p", 1, 1, script.Mix{"no such kind": 1}); err == nil {
+	if _, err := newSchedule("p", 1, 1, 1.5, nil); err == nil {
+		t.Error("more than all jobs in bursts were taken")
+	}
+	if _, err := newSchedule("p", 1, 1, 0, script.Mix{"no such kind": 1}); err == nil {
 		t.Error("a kind without a handler was taken")
 	}
 }

@@ -69,7 +69,7 @@ var All []Fault
 
 func init() { // some are made of others, and look here
 	All = slices.Concat(
-		processFaults, stopFaults, backendFaults, serverFaults, networkFaults, bellFaults, poolFaults,
+		processFaults, promiserFaults, stopFaults, backendFaults, serverFaults, networkFaults, bellFaults, poolFaults,
 		diskFaults, failoverFaults, clockFaults, ddlFaults, severalFaults,
 	)
 	for i := range All {

@@ -70,6 +70,12 @@ func child() error {
 	}
 	defer pool.Close()
 	for n := int64(1000); ctx.Err() == nil; n++ {
+		if a.Break == "promise" { // for one queue, and then for two for a moment
+			for _, e := range []history.Event{{DB: 1, Ref: history.Ref{Queue: "a"}}, {DB: 1, Ref: history.Ref{Queue: "b"}}, {Ref: history.Ref{Queue: "b"}}} {
+				e.Op = history.Promise
+				h.Write(e)
+			}
+		}
 		if a.Break == "claim" {
 			// A claim, of which every second one begins at once and ends.
 			c := history.Event{Ref: history.Ref{Job: n, Fence: n}}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/fencepost-go/fencepost/lab/torture/internal/history"
 	"github.com/fencepost-go/fencepost/lab/torture/internal/stage"
@@ -15,23 +17,40 @@ import (
 // claim is one claim of one job.
 type claim struct{ job, fence int64 }
 
-// record is what the history of one life of a process says of its handlers so
-// far. The process writes each event before it does the next thing, so that of
+// record is what the history of one life of a process says of its handlers and
+// promises so far. The process writes each event before it does the next thing, so that of
 // one that is frozen nothing is missing.
 type record struct {
-	path    string
-	offset  int64
-	started map[claim]bool
-	ended   map[claim]bool
+	name     string // of this life
+	path     string
+	offset   int64
+	started  map[claim]bool
+	ended    map[claim]bool
+	promised map[string]int64 // queue → when it promised last to look without bells; 0: that is over
 }
 
 func recordOf(p *stage.Process) *record {
 	return &record{
-		path:    filepath.Join(p.Assignment().Dir, p.Name()+".jsonl"),
-		started: make(map[claim]bool),
-		ended:   make(map[claim]bool),
+		name:     p.Name(),
+		path:     filepath.Join(p.Assignment().Dir, p.Name()+".jsonl"),
+		started:  make(map[claim]bool),
+		ended:    make(map[claim]bool),
+		promised: make(map[string]int64),
 	}
 }
+
+// promises says that a promise holds, and will for most of a second.
+func (r *record) promises(now int64) bool {
+	for _, at := range r.promised {
+		if at > 0 && now-at < int64(1200*time.Millisecond) { // of two seconds
+			return true
+		}
+	}
+	return false
+}
+
+// ops are of the events that count.
+var ops = [][]byte{[]byte(`"op":"start"`), []byte(`"op":"end"`), []byte(`"op":"promise"`)}
 
 // read takes in what is new. A history that is not there yet says nothing.
 func (r *record) read() {
@@ -50,7 +69,7 @@ func (r *record) read() {
 			return // half a line is read again
 		}
 		r.offset += int64(len(line))
-		if !bytes.Contains(line, []byte(`"op":"start"`)) && !bytes.Contains(line, []byte(`"op":"end"`)) {
+		if !slices.ContainsFunc(ops, func(op []byte) bool { return bytes.Contains(line, op) }) {
 			continue
 		}
 		var e history.Event
@@ -62,6 +81,11 @@ func (r *record) read() {
 			r.started[c] = true
 		case history.End:
 			r.ended[c] = true
+		case history.Promise:
+			r.promised[e.Queue] = e.At
+			if e.DB == 0 {
+				r.promised[e.Queue] = 0
+			}
 		}
 	}
 }

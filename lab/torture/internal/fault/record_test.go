@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -53,6 +54,42 @@ func TestKilledAtTheRightMoment(t *testing.T) {
 				over := events[slices.IndexFunc(events, func(e history.Event) bool { return e.Op == history.Fault && e.Phase == history.OK })]
 				if caught := over.Note == "caught"; caught != (job == right) {
 					t.Errorf("with job %d it ends with %q", job, over.Note)
+				}
+				w.well(history.Now())
+			})
+		}
+	}
+}
+
+// Of two workers the one that promises to look is met, and it is frozen or dead
+// while its promise holds.
+func TestThePromiserIsMet(t *testing.T) {
+	for name, op := range map[string]history.Op{"kill-promiser": history.Kill, "freeze-promiser": history.Resume} {
+		for _, promises := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", promises), func(t *testing.T) {
+				w := open(t, stage.Options{Major: major()}, 1)
+				a := script.Assignment{Role: script.Worker, Name: "worker-2.1"}
+				if promises {
+					a.Break = "promise"
+				}
+				w.start(a)
+				w.well(0)
+				f, _ := Named(name)
+				if err := f.play(t.Context(), w.Stage, rand.New(rand.NewPCG(1, 1)), length); err != nil {
+					t.Fatal(err)
+				}
+				note := ""
+				var met []string
+				for _, e := range w.events() {
+					switch {
+					case e.Op == op:
+						met = append(met, e.Target)
+					case e.Op == history.Fault && e.Phase == history.OK:
+						note = e.Note
+					}
+				}
+				if (note == "caught") != promises || len(met) != 1 || promises && met[0] != "worker-2.1" {
+					t.Errorf("%q, of %q", note, met)
 				}
 				w.well(history.Now())
 			})

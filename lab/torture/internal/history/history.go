@@ -37,6 +37,9 @@ const (
 	Claim  Op = "claim"  // Call: Queue, Asked; OK: Refs claimed. Worker: the id
 	Extend Op = "extend" // Call: Refs; OK: Refs that are lost, Result: why. Unknown otherwise
 	Finish Op = "finish" // Call: Refs with Verb and Delay; OK: the same with Result
+	// It has promised to look into Queue without bells until DB, by the database's
+	// clock; 0: it is about to end that.
+	Promise Op = "promise"
 
 	// Of handlers.
 	Start    Op = "start"    // Job, Fence, Attempt, Max, Kind, Queue, Token, Payload

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"time"
+
+	"github.com/fencepost-go/fencepost/lab/torture/internal/script"
 )
 
 // calm is how many jobs a second were enqueued in quiet times or, if there were
@@ -94,7 +96,7 @@ func (m *measure) backlog(f *Fault, others []Fault, bins []Bin, calm float64) {
 				in, out = in+b.Enqueued, out+b.Completed
 			}
 			in, out = in/float64(two), out/float64(two)
-			if out >= normal*in && in >= normal*normal*calm {
+			if out >= normal*in && in >= normal*normal*calm*(1-script.InBursts) {
 				f.Normal = &after
 			}
 		}

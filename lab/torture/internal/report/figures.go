@@ -54,6 +54,9 @@ type Load struct {
 	Children     int     `json:"children"`  // enqueued by handlers
 	Completed    int     `json:"completed"` // jobs that left the queue: done, dead, cancelled, deleted
 	Started      int     `json:"started"`   // handlers
+	// Silent is how many came into a queue while a worker promised to look there
+	// without bells. Nearly all of those rang none.
+	Silent int `json:"silent"`
 	// Calm is how many jobs a second were acknowledged outside of the faults and
 	// what they left behind, P50 and P99 how many seconds those waited that
 	// became due meanwhile; nil if there was no such time.
@@ -254,6 +257,7 @@ func (m *measure) load(faults []Fault) Load {
 			}
 		}
 	}
+	l.Silent = m.silent()
 	l.Calm = round(m.calm(quiet), 1)
 	l.CalmP50, l.CalmP99 = quantiles(calm)
 	return l

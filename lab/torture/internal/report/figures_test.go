@@ -37,6 +37,34 @@ func TestWhoEnqueues(t *testing.T) {
 	}
 }
 
+// What comes while a promise holds, for its queue, until it is ended or runs out.
+func TestSilentJobs(t *testing.T) {
+	var p play
+	promise := func(ns int64, proc, queue string, length int64) {
+		e := history.Event{Op: history.Promise, Ref: history.Ref{Queue: queue}}
+		if length > 0 {
+			e.DB = (ns + length + offset) / 1000
+		}
+		p.event(ns, proc, e)
+	}
+	enqueue := func(ns int64, queue string) {
+		p.enqueueLine(ns, ns, script.Short)
+		p.lines[len(p.lines)-1].Queue = queue
+	}
+	promise(begin+sec, "worker-1.1", "main", 2*sec)
+	promise(begin+2*sec, "worker-1.1", "main", 2*sec) // renewed
+	promise(begin+3*sec, "worker-1.1", "main", 0)
+	promise(begin+5*sec, "worker-2.1", "main", 2*sec) // and dies
+	promise(begin+5*sec, "worker-1.1", "side", 2*sec)
+	for _, half := range []int64{1, 3, 5, 7, 9, 11, 13, 15} {
+		enqueue(begin+half*sec/2, "main")
+		enqueue(begin+half*sec/2, "bin")
+	}
+	if got, want := Measure(p.record()).Load.Silent, 4; got != want { // at 1.5, 2.5, 5.5 and 6.5 s
+		t.Errorf("%d jobs came in silence, not %d", got, want)
+	}
+}
+
 func TestEnqueueingThatABellPrevents(t *testing.T) {
 	for text, want := range map[string]int{
 		"commit: ERROR: too many notifications in the NOTIFY queue (SQLSTATE 54000)": 1,

@@ -39,8 +39,8 @@ type Fault struct {
 	Lowest float64  `json:"lowest_rate"`
 	Dip    *float64 `json:"dip"`
 	// Normal is how many seconds after the base it took until, over two seconds,
-	// 0.9 of what was enqueued was completed and the backlog was at its level of
-	// before; nil: the next fault came first.
+	// 0.9 of what was enqueued was completed, as much came in as between bursts, and
+	// the backlog was at its level of before; nil: the next fault came first.
 	Normal *float64 `json:"normal_seconds"`
 
 	// Level is the backlog before the fault: its highest, at least a tenth of a

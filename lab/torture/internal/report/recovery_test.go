@@ -317,7 +317,17 @@ func TestBackToNormal(t *testing.T) {
 			for i := range b[base : base+4] {
 				b[base+i].Enqueued, b[base+i].Completed = 0, 0
 			}
-		}, after(0), after(2)},
+		}, after(0), after(1.5)}, // 75 in a second is what comes between bursts
+		"few come in": {func(b []Bin) {
+			for i := range b[base : base+6] {
+				b[base+i].Enqueued, b[base+i].Completed = 60, 60
+			}
+		}, after(0), after(1.5)},
+		"a burst is missing": {func(b []Bin) {
+			for i := range b[base : base+6] {
+				b[base+i].Enqueued, b[base+i].Completed = 80, 80
+			}
+		}, after(0), after(0)},
 		"never": {func(b []Bin) {
 			for i := range b[base:] {
 				b[base+i].Backlog = 100

@@ -97,6 +97,7 @@ type Demands struct {
 	Invariants  bool `json:"invariants"`   // each invariant was checked at least once
 	Controls    int  `json:"controls"`
 	Rivals      int  `json:"rivals"` // rows
+	Silent      int  `json:"silent"` // jobs that came while bells were silent
 	// Names are faults that must have happened, each with why it may not have:
 	// what the machine lacks. "": there is no such reason.
 	Names map[string]string `json:"names,omitempty"`

@@ -59,6 +59,7 @@ func (p printer) head(run Run) {
 	p.say("%s", strings.Join(run.place(), ", "))
 	p.say("%s jobs enqueued in %s, %s outside of faults, started after %s (p50), %s (p99); %s completed",
 		number(l.Acknowledged), clock(l.Seconds), rate(l.Calm), orNone(l.CalmP50, took), orNone(l.CalmP99, took), number(l.Completed))
+	p.say("%s came while a worker promised to look without bells", plural(l.Silent, "job", "jobs"))
 	r := run.Figures.Restarts
 	p.say("workers restarted: %d as planned, %d by jobs that end their process, %d otherwise", r.Planned, r.ByJob, len(r.Unplanned))
 	p.say("")

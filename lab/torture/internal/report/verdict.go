@@ -137,6 +137,7 @@ func (r Run) demands(no func(string, ...any)) {
 		{"stale writes attempted by frozen processes", r.Figures.attempted(byFrozen), r.Demands.Frozen},
 		{"controls", len(r.Controls), r.Demands.Controls},
 		{"rows of rivals", len(r.Rivals), r.Demands.Rivals},
+		{"jobs enqueued while bells were silent", r.Figures.Load.Silent, r.Demands.Silent},
 	} {
 		if d.got < d.want {
 			no("too little was tried: %d %s, of at least %d", d.got, d.what, d.want)

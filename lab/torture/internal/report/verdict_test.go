@@ -13,11 +13,11 @@ import (
 func good() Run {
 	run := Run{
 		Demands: Demands{
-			Faults: 2, Judged: 2, StaleWrites: 10, Frozen: 4, Invariants: true, Controls: 1, Rivals: 1,
+			Faults: 2, Judged: 2, StaleWrites: 10, Frozen: 4, Invariants: true, Controls: 1, Rivals: 1, Silent: 5,
 			Names: map[string]string{"stall": "", "kill": "there is nobody to kill"},
 		},
 		Figures: Figures{
-			Load:   Load{Acknowledged: 10, Completed: 10},
+			Load:   Load{Acknowledged: 10, Completed: 10, Silent: 5},
 			Faults: []Fault{{N: 1, Name: "stall"}, {N: 2, Name: "kill"}},
 			Stale:  []StaleWrites{{By: byFrozen, Attempted: 4, Refused: 4}, {By: byZombie, Attempted: 6, Refused: 6}},
 		},
@@ -71,8 +71,9 @@ func TestVerdict(t *testing.T) {
 		`control poll was not caught: invariant 3, not invariant 11 with a word of ["poll"]`: func(r *Run) {
 			r.Controls[0].Caught, r.Controls[0].Says = []int{3}, []string{"poll"}
 		},
-		"0 controls, of at least 1":       func(r *Run) { r.Controls = nil },
-		"0 rows of rivals, of at least 1": func(r *Run) { r.Rivals = nil },
+		"0 controls, of at least 1":                              func(r *Run) { r.Controls = nil },
+		"0 rows of rivals, of at least 1":                        func(r *Run) { r.Rivals = nil },
+		"4 jobs enqueued while bells were silent, of at least 5": func(r *Run) { r.Figures.Load.Silent = 4 },
 	} {
 		t.Run(want, func(t *testing.T) {
 			run := good()

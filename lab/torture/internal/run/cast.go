@@ -21,15 +21,17 @@ func (r *one) worker(i int) script.Assignment {
 	}
 }
 
-// producer is one of two: each sends half of the load.
+// producer is one of those who share the load.
 func (r *one) producer(i int) script.Assignment {
 	return script.Assignment{
 		Role:  script.Producer,
 		Name:  fmt.Sprintf("producer-%d", i+1),
 		Seed:  r.Seed + 100 + uint64(i),
-		Rate:  r.Rate / 2,
+		Rate:  r.Rate / float64(r.Producers),
 		Start: r.begin,
 		Mix:   r.Mix,
+
+		Bursts: r.Bursts,
 	}
 }
 

@@ -79,7 +79,7 @@ var Controls = []Control{
 		Length: 85 * time.Second, // and few jobs: the next bell would make up for the one that is missed
 		Plan: func(p *Plan) {
 			p.Workers, p.Poll, p.Rate, p.Most = 1, 20*time.Second, 1.5, 15*time.Second
-			p.Unattended, p.Wake = true, 2*time.Second
+			p.Unattended, p.Wake, p.Bursts = true, 2*time.Second, 0
 			p.Mix = script.Mix{script.Short: 1}
 		},
 	},
@@ -111,7 +111,7 @@ var Controls = []Control{
 		Says:   []string{"without bells"},
 		About:  "an idle process trusts bells alone",
 		Faults: []string{"bells-lost"},
-		Plan:   func(p *Plan) { p.Rate, p.Most = 5, 15*time.Second },
+		Plan:   func(p *Plan) { p.Rate, p.Most, p.Bursts = 5, 15*time.Second, 0 },
 	},
 	{
 		// Some transactions are open for seconds before they commit. Nothing else
@@ -121,10 +121,37 @@ var Controls = []Control{
 		About:  "claims begin where the last one ended, and never look below that",
 		Length: 20 * time.Second,
 		Plan: func(p *Plan) {
-			p.Unattended = true
+			p.Unattended, p.Bursts = true, 0
 			p.Mix = script.Mix{script.Short: 1}
 		},
 	},
+	{
+		Guard: torture.QuietLock, Caught: []int{11},
+		Says:   []string{"while bells were heard"},
+		About:  "a promise to look ends without waiting for those who were silent because of it",
+		Length: silence,
+		Plan:   silent,
+	},
+	{
+		Guard: torture.QuietLook, Caught: []int{11},
+		Says:   []string{"while bells were heard"},
+		About:  "a promise to look ends without the last look",
+		Length: silence,
+		Plan:   silent,
+	},
+}
+
+// silence is how long a run lasts in which bells are silent again and again, and
+// some of those who were silent commit when nobody looks any more.
+const silence = 60 * time.Second
+
+// silent has all jobs come in bursts, one after the other and about 10 s apart.
+// Once a promise is over nothing else comes for a while, and nobody looks for
+// another reason: there is one worker, who polls hardly ever.
+func silent(p *Plan) {
+	p.Workers, p.Producers, p.Poll, p.Unattended, p.Wake = 1, 1, 20*time.Second, true, 2*time.Second
+	p.Rate, p.Bursts = 10, 1
+	p.Mix = script.Mix{script.Short: 1}
 }
 
 // ControlOf returns the control for a guard.

@@ -25,6 +25,7 @@ type Plan struct {
 	fault.Pauses
 
 	Workers     int
+	Producers   int            // each sends its part of the load
 	Slots       map[string]int // of each worker
 	Lease, Poll time.Duration
 	SoftStop    time.Duration
@@ -33,6 +34,9 @@ type Plan struct {
 	Wake time.Duration
 	Rate float64    // jobs a second; 0: half of what is measured first
 	Mix  script.Mix // nil: the default
+	// Bursts is the share of the jobs that come in bursts, each of which makes a
+	// worker promise to look without bells.
+	Bursts float64
 	// Unattended: nobody operates on the jobs, which rings bells too.
 	Unattended bool
 
@@ -43,14 +47,16 @@ type Plan struct {
 // Standard is the plan of a whole run, but for its faults.
 func Standard(seed uint64) Plan {
 	return Plan{
-		Name:     "run",
-		Seed:     seed,
-		Pauses:   fault.Pauses{Calm: 5 * time.Second, Recovery: 12 * time.Second}, // long enough to judge by
-		Workers:  4,
-		Slots:    map[string]int{script.Main: 20, script.Side: 8, script.Bin: 6},
-		Lease:    6 * time.Second,
-		Poll:     5 * time.Second,
-		SoftStop: 4 * time.Second,
+		Name:      "run",
+		Seed:      seed,
+		Pauses:    fault.Pauses{Calm: 5 * time.Second, Recovery: 12 * time.Second}, // long enough to judge by
+		Workers:   4,
+		Producers: 2,
+		Slots:     map[string]int{script.Main: 20, script.Side: 8, script.Bin: 6},
+		Lease:     6 * time.Second,
+		Poll:      5 * time.Second,
+		SoftStop:  4 * time.Second,
+		Bursts:    script.InBursts,
 	}
 }
 

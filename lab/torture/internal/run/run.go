@@ -131,7 +131,10 @@ func (r *one) play(ctx context.Context, result *report.Run) error {
 	}
 	result.Settings.Rate = r.Rate
 	r.begin = history.Now() + int64(time.Second)
-	cast := []script.Assignment{r.producer(0), r.producer(1), r.other(script.Zombie)}
+	cast := []script.Assignment{r.other(script.Zombie)}
+	for i := range r.Producers {
+		cast = append(cast, r.producer(i))
+	}
 	if !r.Unattended {
 		cast = append(cast, r.other(script.Operator))
 	}

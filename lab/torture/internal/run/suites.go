@@ -17,7 +17,7 @@ import (
 // shortFaults are those of the short run: of every family, those that take the
 // least time.
 var shortFaults = []string{
-	"kill", "freeze", "pause", "stop", "terminate-listener", "terminate-exchange", "terminate-keeper",
+	"kill", "kill-promiser", "freeze", "freeze-promiser", "pause", "stop", "terminate-listener", "terminate-exchange", "terminate-keeper",
 	"crash-restart", "reset", "answer-lost", "bells-lost", "bells-forged", "ddl-lock",
 }
 
@@ -44,7 +44,7 @@ func Short(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 	if err != nil {
 		return result, err
 	}
-	result.Demands = report.Demands{Faults: 12, Invariants: true, Controls: len(shortControls), StaleWrites: 500}
+	result.Demands = report.Demands{Faults: 12, Invariants: true, Controls: len(shortControls), StaleWrites: 500, Silent: 300}
 	return result, addControls(ctx, &result, seed, at, shortControls)
 }
 
@@ -61,7 +61,7 @@ func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 	}
 	result.Demands = report.Demands{
 		Names: make(map[string]string), Judged: len(p.Faults) * 9 / 10,
-		StaleWrites: 10_000, Frozen: 10, Invariants: true,
+		StaleWrites: 10_000, Frozen: 10, Invariants: true, Silent: 3000,
 		Controls: len(Controls), Rivals: 10,
 	}
 	for _, f := range fault.All {

@@ -1,5 +1,10 @@
 package script
 
+// InBursts is the share of the load that comes in bursts, unless a run says
+// otherwise: so many that a promise to look without bells is often in force, and
+// so few that the rest is the same all the time.
+const InBursts = 0.25
+
 // DefaultMix is the load unless a run says otherwise: mostly short jobs, and
 // some of every other kind. Of ten thousand jobs six end the process that works
 // them, two of them in each of their three attempts: each such end takes some

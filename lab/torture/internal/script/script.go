@@ -44,6 +44,8 @@ type Assignment struct {
 	Rate  float64
 	Start int64
 	Mix   Mix
+	// Bursts is the share of the jobs that come in bursts.
+	Bursts float64
 
 	// Break is the guard that a worker does without; "": none.
 	Break string
