@@ -17,7 +17,7 @@ var promiserFaults = []Fault{
 		Length: 10 * time.Second, touches: processes,
 		body: func(ctx context.Context, a *act) error {
 			p, err := promiser(ctx, a)
-			if err != nil {
+			if err != nil || len(a.Workers()) == 0 {
 				return err
 			}
 			if p != nil && p.KillFor(a.away()) == nil {
