@@ -116,6 +116,18 @@ func TestAWorkerProcess(t *testing.T) {
 		return e.Op == history.Finish && e.Phase == history.OK && len(e.Refs) == 1 && e.Refs[0].Result == "stored" && e.Refs[0].Verb == "done"
 	})
 	await(t, dir, func(e history.Event) bool { return e.Op == history.Claim && e.Phase == history.OK && len(e.Refs) == 1 })
+	// So many bells that it promises to look without them, which ends in a second.
+	bells := pgtest.Conn(t, dsn)
+	for range 300 {
+		if _, err := bells.Exec(t.Context(), "SELECT fencepost.ring('main')"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, promised := range []bool{true, false} {
+		await(t, dir, func(e history.Event) bool {
+			return e.Op == history.Promise && e.Queue == script.Main && (e.DB > 0) == promised
+		})
+	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package crew
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -59,7 +60,7 @@ func (s *schedule) burst(at time.Duration) (all []transaction) {
 			t.lull = millis(s.between(0, 300))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b transaction) int { return int(a.at - b.at) })
+	slices.SortStableFunc(all, func(a, b transaction) int { return cmp.Compare(a.at, b.at) })
 	return all
 }
 

@@ -9,8 +9,12 @@ import (
 // With bursts there are as many jobs a second as without, in the order of time.
 func TestBurstsArePartOfTheLoad(t *testing.T) {
 	for _, test := range []struct{ rate, share, want float64 }{
-		{30, 0.2, 0.2}, {75, 0.2, 0.2}, {5, 1, 1}, {30, 0, 0},
-		{1000, 0.2, 1. / 30}, {100, 1, 1. / 3}, // no more fit into the time
+		{30, 0.2, 0.2},
+		{75, 0.2, 0.2},
+		{5, 1, 1},
+		{30, 0, 0},
+		{1000, 0.2, 1. / 30},
+		{100, 1, 1. / 3}, // no more fit into the time
 	} {
 		s, err := newSchedule("producer-1.1", 1, test.rate, test.share, nil)
 		if err != nil {

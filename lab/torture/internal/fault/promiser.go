@@ -50,12 +50,13 @@ var promiserFaults = []Fault{
 	},
 }
 
-// away is how long the promiser is gone: twice as long as his promise.
+// away is how long the promiser is gone: longer than the others wait for news of
+// his promise.
 func (a *act) away() time.Duration { return min(5*time.Second, a.length/2) }
 
-// promiser waits until a worker promises to look without bells, for half of the
-// fault, or for twice all of it if that is not in a hurry, and freezes it. nil:
-// none did.
+// promiser waits until a worker promises to look without bells, and freezes it. It
+// waits for twice the length of the fault at most, or for half of it in a hurry.
+// nil: none did.
 func promiser(ctx context.Context, a *act) (*stage.Process, error) {
 	most := 2 * a.length
 	if a.hurried {
