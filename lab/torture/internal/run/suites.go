@@ -17,7 +17,7 @@ import (
 // shortFaults are those of the short run: of every family, those that take the
 // least time.
 var shortFaults = []string{
-	"kill-promiser", "freeze", "freeze-promiser", "pause", "stop", "terminate-listener", "terminate-exchange", "terminate-keeper",
+	"kill-promiser", "freeze", "freeze-promiser", "pause", "stop", "terminate-listener", "terminate-exchange",
 	"crash-restart", "reset", "answer-lost", "bells-lost", "bells-forged", "ddl-lock",
 }
 
