@@ -61,7 +61,7 @@ func Full(ctx context.Context, seed uint64, at Place) (report.Run, error) {
 	}
 	result.Demands = report.Demands{
 		Names: make(map[string]string), Judged: len(p.Faults) * 9 / 10,
-		StaleWrites: 10_000, Frozen: 10, Invariants: true, Silent: 3000,
+		StaleWrites: 10_000, Frozen: 10, Invariants: true, Silent: 1000,
 		Controls: len(Controls), Rivals: 10,
 	}
 	for _, f := range fault.All {
