@@ -75,6 +75,7 @@ const (
 type Look struct {
 	From  Start
 	depth depth
+	falls uint // of the queue's marks until then
 }
 
 // Marks decides where claims begin. A job that was taken stays in the index for
@@ -98,6 +99,7 @@ type Marks struct {
 // marked is what is known of one queue.
 type marked struct {
 	marks Start
+	falls uint   // how often a mark has gone down, or all were forgotten
 	short bool   // the last claim came back short
 	since int    // claims in a row that began at the marks
 	some  ration // of looks a slack below the marks
@@ -156,15 +158,15 @@ func (m *Marks) Look(queue string, now time.Time) Look {
 	q := m.of(queue)
 	switch {
 	case q.marks == Start{}:
-		return Look{}
+		return Look{falls: q.falls}
 	case !looksBelow():
-		return Look{q.marks, none}
+		return Look{q.marks, none, q.falls}
 	case q.whole.wait(now, m.within) == 0:
-		return Look{}
+		return Look{falls: q.falls}
 	case (q.short || q.since >= slackEvery) && q.some.wait(now, m.within) == 0:
-		return Look{q.marks.below(slack), some}
+		return Look{q.marks.below(slack), some, q.falls}
 	}
-	return Look{q.marks, none}
+	return Look{q.marks, none, q.falls}
 }
 
 // Learn takes the answer to a claim that is committed. What it returns is zero,
@@ -176,7 +178,7 @@ func (m *Marks) Learn(r Request, now time.Time, c Claimed) (again time.Duration)
 	defer m.mu.Unlock()
 	q := m.of(r.Queue)
 	q.short = len(c.Rows) < r.Limit
-	q.move(c.Rows)
+	q.move(c.Rows, r.Look)
 	cost := 2 * c.Walk // the claim itself has taken the same way
 	if r.tells() {
 		cost += c.Walk // and so has what it tells
@@ -201,22 +203,38 @@ func (m *Marks) Learn(r Request, now time.Time, c Claimed) (again time.Duration)
 }
 
 // move sets the marks to the last of the rows in each priority.
-func (q *marked) move(rows []Row) {
+//
+// Two claims may be made at once. Each passes over what the other holds; and if
+// one reaches its limit below the marks, there may be more that the other has never
+// looked at. So marks that have fallen since a claim was sent, because the other
+// one failed or was there, are not moved by it.
+func (q *marked) move(rows []Row, l Look) {
+	if l.falls != q.falls {
+		return
+	}
 	for i, r := range rows {
 		mark := &q.marks[at(r.Priority)]
 		taken := Mark{r.RunAt, r.ID}
-		// Not down to a job that was found below: all before the mark was taken
-		// or looked at. But where the limit was reached there may be more.
-		if taken.compare(*mark) > 0 || i == len(rows)-1 && !q.short {
+		switch {
+		case taken.compare(*mark) > 0:
 			*mark = taken
+		// Not down to a job that was found below: all before the mark was taken
+		// or looked at. But where the limit was reached there may be more. (Not in
+		// a claim that began at the marks: they have moved on meanwhile.)
+		case i == len(rows)-1 && !q.short && l.depth != none && taken != *mark:
+			*mark = taken
+			q.falls++
 		}
 	}
 }
 
-// Forget makes the next claim of the queue look at all jobs: because a claim
-// failed, or nobody knows what became of it, or the database's clock stepped.
+// Forget makes the next claim of the queue look at all jobs, whatever those bring
+// that are under way: because a claim failed, or nobody knows what became of it, or
+// the database's clock stepped.
 func (m *Marks) Forget(queue string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(queue).marks = Start{}
+	q := m.of(queue)
+	q.marks = Start{}
+	q.falls++
 }

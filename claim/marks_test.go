@@ -185,6 +185,74 @@ func TestMarksLookBelow(t *testing.T) {
 	step(at, full, 0)
 }
 
+// Two claims at once, the second of which passes over what the first holds. Its
+// answer may come before or after that of the first.
+func TestMarksOfTwoClaimsAtOnce(t *testing.T) {
+	t.Parallel()
+	const limit = 2
+	start := claim.Start{2: {RunAt: row(0, 1, 1).RunAt, ID: 1}}
+	first := claim.Claimed{Rows: []claim.Row{row(0, 2, 2), row(0, 3, 3)}}
+	second := claim.Claimed{Rows: []claim.Row{row(0, 4, 4), row(0, 5, 5)}}
+	below := claim.Claimed{Rows: []claim.Row{row(0, 0.1, 6), row(0, 0.2, 7)}, Walk: expensive}
+	at := func(r claim.Row) claim.Start { return claim.Start{2: {RunAt: r.RunAt, ID: r.ID}} }
+	for name, test := range map[string]struct {
+		// all: the first looks at all jobs. The second never does.
+		all bool
+		do  func(first, second func(claim.Claimed), forget func())
+		// want is where the next one begins.
+		want claim.Start
+	}{
+		"in the order in which they were sent": {
+			do:   func(one, two func(claim.Claimed), _ func()) { one(first); two(second) },
+			want: at(second.Rows[1]),
+		},
+		"the other way round": {
+			do:   func(one, two func(claim.Claimed), _ func()) { two(second); one(first) },
+			want: at(second.Rows[1]),
+		},
+		// What it held is ready again.
+		"the first is rolled back": {
+			do: func(_, two func(claim.Claimed), forget func()) { forget(); two(second) },
+		},
+		"the first is rolled back, late": {
+			do: func(_, two func(claim.Claimed), forget func()) { two(second); forget() },
+		},
+		// There may be more of that.
+		"the first has found as much as it may below the marks": {
+			all:  true,
+			do:   func(one, two func(claim.Claimed), _ func()) { one(below); two(second) },
+			want: at(below.Rows[1]),
+		},
+		"and late": {
+			all:  true,
+			do:   func(one, two func(claim.Claimed), _ func()) { two(second); one(below) },
+			want: at(below.Rows[1]),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := claim.NewMarks()
+			learn := func(l claim.Look) func(claim.Claimed) {
+				return func(c claim.Claimed) { m.Learn(claim.Request{Queue: queue, Limit: limit, Look: l}, epoch, c) }
+			}
+			learn(m.Look(queue, epoch))(claim.Claimed{Rows: []claim.Row{row(0, 0, 0), row(0, 1, 1)}})
+			one := m.Look(queue, epoch)
+			makeExpensive(m, epoch)
+			m.Learn(claim.Request{Queue: queue, Look: m.Look(queue, epoch)}, epoch, claim.Claimed{}) // full: no slack
+			two := m.Look(queue, epoch)
+			if !test.all {
+				one = two
+			}
+			if got := two.From; got != start {
+				t.Fatalf("the second begins at %v", got)
+			}
+			test.do(learn(one), learn(two), func() { m.Forget(queue) })
+			if got := m.Look(queue, epoch).From; got != test.want {
+				t.Errorf("the next one begins at %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 // Whatever claims bring and cost, and whenever they are made: a claim that has
 // not looked at all jobs is less than half a minute after one that has; one that
 // came back short says when there will be such a look; and all of them together
