@@ -97,9 +97,9 @@ type Quiet struct {
 	// refused is until when no promise is asked for.
 	refused time.Time
 
-	claiming bool      // a claim is under way
-	claimed  time.Time // when the last one ended
-	full     bool      // it took as many jobs as there were slots free
+	claims  int       // under way
+	claimed time.Time // when the last one ended
+	full    bool      // it took as many jobs as there were slots free
 
 	others bool      // others work the queue
 	renew  time.Time // when to renew
@@ -148,13 +148,13 @@ func (q *Quiet) Hushed(now time.Time, promise int64, in time.Duration) {
 	q.overdue = q.holds.Add(patience + time.Duration(q.Spread()*float64(patienceSpread)))
 }
 
-// Claiming says that a claim of the queue begins.
-func (q *Quiet) Claiming() { q.claiming = true }
+// Claiming says that a claim of the queue begins, maybe beside another.
+func (q *Quiet) Claiming() { q.claims++ }
 
-// Claimed says that it has ended, and, if it has worked, how many jobs it asked
+// Claimed says that one has ended, and, if it has worked, how many jobs it asked
 // for and found. It returns whether Step may have something new to say.
 func (q *Quiet) Claimed(now time.Time, worked bool, limit, found int) bool {
-	q.claiming = false
+	q.claims--
 	if worked {
 		q.claimed, q.full = now, found >= limit
 		q.found += found
@@ -176,14 +176,14 @@ func (q *Quiet) Step(now time.Time) (s QuietStep) {
 			s.Next = q.overdue
 		case promised:
 			s.Next = earlier(q.renew, q.since.Add(worthTime))
-			if q.full && !q.claiming && q.others {
+			if q.full && q.claims == 0 && q.others {
 				s.Next = earlier(s.Next, later(q.claimed.Add(full), now.Add(lookEvery)))
 			}
 		case ending:
 			s.Next = q.again
 		}
 	}
-	if q.phase == promised && !q.claiming && !q.full {
+	if q.phase == promised && q.claims == 0 && !q.full {
 		s.Next = earlier(s.Next, q.claimed.Add(lookEvery))
 	}
 	return s
@@ -193,7 +193,7 @@ func (q *Quiet) Step(now time.Time) (s QuietStep) {
 // has found all slots taken is followed by another as soon as a slot is free,
 // without being asked for.
 func (q *Quiet) look(now time.Time) bool {
-	if q.phase != promised || q.claiming || q.full || now.Before(q.claimed.Add(lookEvery)) {
+	if q.phase != promised || q.claims > 0 || q.full || now.Before(q.claimed.Add(lookEvery)) {
 		return false
 	}
 	q.claimed = now // at least so long until the next
@@ -201,7 +201,7 @@ func (q *Quiet) look(now time.Time) bool {
 }
 
 func (q *Quiet) ask(now time.Time) QuietAsk {
-	crowded := q.full && !q.claiming && now.Sub(q.claimed) > full
+	crowded := q.full && q.claims == 0 && now.Sub(q.claimed) > full
 	burning := q.bells >= hot && now.Sub(q.began) <= heat && !q.deaf && !crowded
 	switch q.phase {
 	case listening:

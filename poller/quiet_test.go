@@ -173,6 +173,25 @@ func TestQuietDoesNotLookWhenThatIsOfNoUse(t *testing.T) {
 	}
 }
 
+// Of two claims at once the one that is still under way is a look, too.
+func TestQuietDoesNotLookBesideAClaim(t *testing.T) {
+	w := newWatch(t)
+	w.promise(false)
+	w.Claiming()
+	w.Claiming()
+	w.Claimed(w.now, true, 10, 0)
+	w.looks = 0
+	w.pass(100*time.Millisecond, nothing)
+	if w.looks != 0 {
+		t.Errorf("%d looks while a claim is under way", w.looks)
+	}
+	w.Claimed(w.now, true, 10, 0)
+	w.pass(100*time.Millisecond, nothing)
+	if w.looks == 0 {
+		t.Error("no look after it")
+	}
+}
+
 func TestQuietEndsWhatIsNotWorthIt(t *testing.T) {
 	w := newWatch(t)
 	w.promise(false)
