@@ -96,7 +96,7 @@ func (s *rigged) Exchange(ctx context.Context, trip dispatcher.Trip) dispatcher.
 	if len(later) > 0 {
 		go func() { // nobody waits for it: that is what is wrong with it
 			time.Sleep(200 * time.Millisecond)
-			_, _ = s.store.finish(context.WithoutCancel(ctx), later)
+			_, _ = s.store.finish(context.WithoutCancel(ctx), &s.lanes[0], later)
 		}()
 	}
 	outcomes := trip.Outcomes

@@ -133,13 +133,7 @@ func (c *Client) start(ctx context.Context) (*running, error) {
 	c.started = true
 
 	r := &running{client: c, queues: slices.Sorted(maps.Keys(c.config.Queues)), drained: make(chan struct{})}
-	r.store = &store{
-		client:   c,
-		kinds:    c.kinds(),
-		exchange: c.newLine("exchange"),
-		keeper:   c.newLine("keeper"),
-		marks:    claim.NewMarks(),
-	}
+	r.store = newStore(c)
 	r.store.marks.Within(deafInterval)
 	r.presence = newPresence(r)
 	r.quiet = newQuiet(r)
@@ -234,6 +228,7 @@ func (r *running) close() {
 	r.client.health.end()
 	r.presence.leave()
 	r.store.exchange.close()
+	r.store.second.close()
 	r.store.keeper.close()
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost-go/fencepost/claim"
 	"github.com/fencepost-go/fencepost/dispatcher"
+	"github.com/fencepost-go/fencepost/internal/peer"
 )
 
 // stepTimeout bounds each statement on our own connections. Claims are not
@@ -20,19 +21,40 @@ import (
 const stepTimeout = 5 * time.Second
 
 // store is the dispatcher's way to the database: outcomes and claims over the
-// exchange's connection, extensions over the keeper's.
+// connections of the exchange, extensions over the keeper's.
 type store struct {
 	client   *Client
 	kinds    []string
-	exchange *line
+	exchange *line // the first lane's, and whatever else is asked
+	second   *line // open during a backlog
 	keeper   *line
 	marks    *claim.Marks
 	teller   func(queue string) claim.Teller // who tells if nothing is left; zero: nobody
+	lanes    [2]lane
 
-	// Of the exchange's goroutine alone.
-	apart        bool          // the last exchange in one commit did not work
-	room         [][]claim.Row // for the rows of the next one, those of the last
-	saidRejected time.Time
+	rejected sync.Mutex // guards what follows
+	said     time.Time  // that the database rejects outcomes
+}
+
+// lane is one of the two ways of trips. It is of the goroutine alone that the
+// dispatcher has for it.
+type lane struct {
+	*line
+	apart bool          // the last exchange in one commit did not work
+	room  [][]claim.Row // for the rows of the next one, those of the last
+}
+
+func newStore(c *Client) *store {
+	s := &store{
+		client:   c,
+		kinds:    c.kinds(),
+		exchange: c.newLine("exchange"),
+		second:   c.newLine("exchange 2"),
+		keeper:   c.newLine("keeper"),
+		marks:    claim.NewMarks(),
+	}
+	s.lanes = [2]lane{{line: s.exchange}, {line: s.second}}
+	return s
 }
 
 // Exchange makes the whole trip in one commit. If that does not work the parts
@@ -41,36 +63,37 @@ type store struct {
 // else, since it may have happened, from the next trip on.
 func (s *store) Exchange(ctx context.Context, trip dispatcher.Trip) (haul dispatcher.Haul) {
 	defer func() { s.client.health.note(exchangeLoop, cmp.Or(haul.FinishErr, haul.ClaimErr)) }()
+	way := &s.lanes[trip.Lane]
 	parts := len(trip.Wants)
 	if len(trip.Outcomes) > 0 {
 		parts++
 	}
-	if parts > 1 && !s.apart {
-		haul, err := s.inOne(ctx, trip)
-		s.apart = err != nil
+	if parts > 1 && !way.apart {
+		haul, err := s.inOne(ctx, way, trip)
+		way.apart = err != nil
 		if !errors.Is(err, claim.ErrApart) {
 			return haul
 		}
 	}
-	haul = s.oneByOne(ctx, trip)
+	haul = s.oneByOne(ctx, way, trip)
 	if parts > 1 && haul.FinishErr == nil && haul.ClaimErr == nil {
-		s.apart = false
+		way.apart = false
 	}
 	return haul
 }
 
-func (s *store) inOne(ctx context.Context, trip dispatcher.Trip) (haul dispatcher.Haul, err error) {
+func (s *store) inOne(ctx context.Context, way *lane, trip dispatcher.Trip) (haul dispatcher.Haul, err error) {
 	requests := make([]claim.Request, len(trip.Wants))
 	for i, want := range trip.Wants {
 		requests[i] = s.request(want)
-		if i < len(s.room) {
-			requests[i].Into = s.room[i]
+		if i < len(way.room) {
+			requests[i].Into = way.room[i]
 		}
 	}
-	s.room = s.room[:0]
+	way.room = way.room[:0]
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	err = s.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
+	err = way.use(ctx, func(conn *pgx.Conn) (err error) {
 		haul.Results, haul.Claimed, err = s.client.table.Exchange(ctx, conn, trip.Outcomes, requests, s.client.config.Lease, s.client.workerID)
 		return err
 	})
@@ -79,7 +102,7 @@ func (s *store) inOne(ctx context.Context, trip dispatcher.Trip) (haul dispatche
 	case err == nil:
 		s.stored(trip.Outcomes, haul.Results)
 		for _, c := range haul.Claimed {
-			s.room = append(s.room, c.Rows)
+			way.room = append(way.room, c.Rows)
 		}
 	case len(trip.Outcomes) > 0:
 		haul.FinishErr = err
@@ -89,16 +112,16 @@ func (s *store) inOne(ctx context.Context, trip dispatcher.Trip) (haul dispatche
 	return haul, err
 }
 
-func (s *store) oneByOne(ctx context.Context, trip dispatcher.Trip) (haul dispatcher.Haul) {
+func (s *store) oneByOne(ctx context.Context, way *lane, trip dispatcher.Trip) (haul dispatcher.Haul) {
 	if len(trip.Outcomes) > 0 {
-		haul.Results, haul.FinishErr = s.finish(ctx, trip.Outcomes)
+		haul.Results, haul.FinishErr = s.finish(ctx, way, trip.Outcomes)
 		if haul.FinishErr != nil {
 			return haul
 		}
 	}
 	haul.Claimed = make([]claim.Claimed, len(trip.Wants))
 	for i, want := range trip.Wants {
-		haul.Claimed[i], haul.ClaimErr = s.claim(ctx, want)
+		haul.Claimed[i], haul.ClaimErr = s.claim(ctx, way, want)
 		if haul.ClaimErr != nil {
 			break // what was claimed before it is the dispatcher's all the same
 		}
@@ -106,10 +129,10 @@ func (s *store) oneByOne(ctx context.Context, trip dispatcher.Trip) (haul dispat
 	return haul
 }
 
-func (s *store) finish(ctx context.Context, outcomes []claim.Outcome) (results []claim.Result, err error) {
+func (s *store) finish(ctx context.Context, way *lane, outcomes []claim.Outcome) (results []claim.Result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	err = s.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
+	err = way.use(ctx, func(conn *pgx.Conn) (err error) {
 		results, err = s.client.table.Finish(ctx, conn, outcomes)
 		if errors.Is(err, claim.ErrRejected) {
 			s.sayRejected(ctx, err)
@@ -140,17 +163,19 @@ func (s *store) stored(outcomes []claim.Outcome, results []claim.Result) {
 // sayRejected logs that the database rejects outcomes. They are sent again
 // every second; once a minute is enough to say so.
 func (s *store) sayRejected(ctx context.Context, err error) {
-	if now := time.Now(); now.Sub(s.saidRejected) > time.Minute {
-		s.saidRejected = now
+	s.rejected.Lock()
+	defer s.rejected.Unlock()
+	if now := time.Now(); now.Sub(s.said) > time.Minute {
+		s.said = now
 		s.client.config.Logger.ErrorContext(ctx, "the database rejects an outcome; it will be sent again", "error", err)
 	}
 }
 
-func (s *store) claim(ctx context.Context, want dispatcher.Want) (_ claim.Claimed, err error) {
+func (s *store) claim(ctx context.Context, way *lane, want dispatcher.Want) (_ claim.Claimed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	requests, answers := []claim.Request{s.request(want)}, make([]claim.Claimed, 1)
-	err = s.exchange.use(ctx, func(conn *pgx.Conn) (err error) {
+	err = way.use(ctx, func(conn *pgx.Conn) (err error) {
 		answers[0], err = s.client.table.Claim(ctx, conn, requests[0], s.client.config.Lease, s.client.workerID)
 		return err
 	})
@@ -208,6 +233,18 @@ func (s *store) taken(lost []claim.Loss) []claim.Loss {
 }
 
 func (s *store) Rest() { s.keeper.close() }
+
+func (s *store) OpenSecond(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	err := s.second.use(ctx, func(conn *pgx.Conn) error { return peer.Ping(ctx, conn) })
+	if err != nil {
+		s.second.close() // nobody will until it is opened
+	}
+	return err
+}
+
+func (s *store) CloseSecond() { s.second.close() }
 
 // leaseSet is a set of claims, for any number of goroutines.
 type leaseSet struct {

@@ -16,12 +16,12 @@ type desk struct {
 	queues []*slots
 	byName map[string]*slots
 	outbox outbox
-	claims pace // after a trip with a claim that did not work
-	closed bool // nothing is claimed any more
-	away   bool // a trip is in flight
+	claims pace             // after a trip with a claim that did not work
+	closed bool             // nothing is claimed any more
+	away   [lanes]time.Time // when the trip in flight on each lane left; zero: none is
+	second second
 
-	left time.Time     // when the last trip did
-	took time.Duration // how long it was under way
+	took time.Duration // how long the last trip was under way
 	// idle is since when a trip could have left that is put off; zero: none is.
 	idle time.Time
 }
@@ -30,7 +30,7 @@ type desk struct {
 const mostPatience = 20 * time.Millisecond
 
 func newDesk(queues []Queue) *desk {
-	d := &desk{byName: make(map[string]*slots), outbox: newOutbox(), claims: databasePace()}
+	d := &desk{byName: make(map[string]*slots), outbox: newOutbox(), claims: databasePace(), second: newSecond()}
 	for _, q := range queues {
 		s := &slots{Queue: q}
 		d.queues = append(d.queues, s)
@@ -45,26 +45,41 @@ func newDesk(queues []Queue) *desk {
 //
 // Outcomes go first. While they cannot be stored, nothing is claimed: work
 // whose end nobody can record is not begun.
+//
+// The second lane is for what need not wait for the trip on the first: out of a
+// backlog, worth a commit of its own, and while all goes well.
 func (d *desk) depart(now time.Time, hold bool) (trip Trip, next time.Time, ok bool) {
-	if d.away {
+	d.second.wanted = false
+	if !d.away[0].IsZero() {
+		trip.Lane = 1
+	}
+	if !d.away[trip.Lane].IsZero() {
 		return Trip{}, time.Time{}, false
 	}
 	if !d.outbox.pace.ready(now) {
 		return Trip{}, d.outbox.pace.until, false
 	}
 	claiming := !d.closed && !hold && d.claims.ready(now)
-	if claiming {
+	if trip.Lane == 1 {
+		d.second.wanted = claiming && d.outbox.pace.failures+d.claims.failures == 0 && d.laden()
+		if !d.second.wanted || !d.second.ready() {
+			return Trip{}, time.Time{}, false
+		}
+	} else if claiming {
 		if until := d.putOff(now); now.Before(until) {
 			return Trip{}, until, false
 		}
 	}
-	trip.Outcomes = d.outbox.take(now)
+	trip.Outcomes = d.outbox.take(now, trip.Lane)
 	next = d.outbox.next()
 	if !d.closed && !hold {
 		for _, s := range d.queues {
 			if claiming {
+				if trip.Lane == 1 && !s.laden() {
+					continue
+				}
 				s.woken = s.woken || s.along && len(trip.Outcomes) > 0
-				if limit := s.ask(now); limit > 0 {
+				if limit := s.ask(now, trip.Lane); limit > 0 {
 					trip.Wants = append(trip.Wants, Want{Queue: s.Name, Limit: limit})
 					continue
 				}
@@ -72,24 +87,37 @@ func (d *desk) depart(now time.Time, hold bool) (trip Trip, next time.Time, ok b
 			next = earliest(next, s.next(d.claims.until))
 		}
 	}
-	d.away = len(trip.Outcomes)+len(trip.Wants) > 0
-	if d.away {
-		d.left, d.idle = now, time.Time{}
+	if ok = !trip.empty(); ok {
+		d.away[trip.Lane], d.idle = now, time.Time{}
+		d.second.busy = d.second.busy || trip.Lane == 1
 	}
-	return trip, next, d.away
+	return trip, next, ok
 }
 
+// laden says that there is enough for two trips at once.
+func (d *desk) laden() bool { return slices.ContainsFunc(d.queues, (*slots).laden) }
+
+// boarding says that a trip would leave now, or could if it were not put off:
+// whatever is ready to go along had better do so.
+func (d *desk) boarding() bool {
+	return d.away[0].IsZero() || d.laden() && d.second.ready()
+}
+
+// flying says that a trip is in flight.
+func (d *desk) flying() bool { return d.away != [lanes]time.Time{} }
+
 // putOff returns until when the next trip had better wait for company: during a
-// backlog, while it has next to nothing to ask for. It waits no longer than it
-// would for a trip under way, by the last one, so that slow jobs keep no slot
-// empty for the sake of one that is free later. Whatever else is to be asked
-// does not wait: a queue that was woken after it had come back short is asked at
-// once, and without a backlog so is a lone outcome sent.
+// backlog, while it has next to nothing to ask for, or too little for two at once
+// while there is one on the second lane. It waits no longer than it would for a
+// trip under way, by the last one, so that slow jobs keep no slot empty for the
+// sake of one that is free later. Whatever else is to be asked does not wait: a
+// queue that was woken after it had come back short is asked at once, and without
+// a backlog so is a lone outcome sent.
 func (d *desk) putOff(now time.Time) (until time.Time) {
 	slivers := false
 	for _, s := range d.queues {
 		if s.called(now) {
-			if !s.sliver() {
+			if !s.sliver() && (d.away[1].IsZero() || !s.backlog || s.laden()) {
 				return time.Time{}
 			}
 			slivers = true
@@ -134,15 +162,18 @@ type shortfall struct {
 // land takes what a trip has brought back. late says that it took so long that
 // too little is left of the leases it brings.
 func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) {
-	d.away, d.took = false, now.Sub(d.left)
+	d.took, d.away[trip.Lane] = now.Sub(d.away[trip.Lane]), time.Time{}
+	worked := haul.FinishErr == nil && haul.ClaimErr == nil
+	if trip.Lane == 1 {
+		d.second.landed(now, worked)
+	}
 	if len(trip.Outcomes) > 0 {
 		if haul.FinishErr != nil {
-			d.outbox.kept(now, errors.Is(haul.FinishErr, claim.ErrUnknown))
+			d.outbox.kept(now, trip.Lane, errors.Is(haul.FinishErr, claim.ErrUnknown))
 		} else {
-			l.settled, l.refused = d.outbox.answered(now, haul.Results)
+			l.settled, l.refused = d.outbox.answered(now, trip.Lane, haul.Results)
 		}
 	}
-	worked := haul.FinishErr == nil && haul.ClaimErr == nil
 	wasted := false
 	for i, want := range trip.Wants {
 		var got claim.Claimed
@@ -156,7 +187,7 @@ func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) 
 			run = 0
 		}
 		s := d.byName[want.Queue]
-		s.took(run)
+		s.took(trip.Lane, run, worked)
 		if run > 0 {
 			l.start = append(l.start, arrival{s, got.Rows[:run]})
 		}
@@ -164,7 +195,7 @@ func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) 
 		unused := run < min(len(got.Rows), want.Limit)
 		wasted = wasted || unused
 		held := got.HasNext && got.Next <= 0
-		if worked && !unused && s.looked(now, want.Limit, len(got.Rows), held) {
+		if worked && !unused && s.looked(now, trip.Lane, want.Limit, len(got.Rows), held) {
 			if got.HasNext {
 				l.short = append(l.short, shortfall{want.Queue, got.Next})
 			}

@@ -25,6 +25,12 @@ import (
 //	land !finish, land !unknown, land a1 !claim, land late a2
 //	done a 7          the handler of job 7, of queue a, is done
 //	stuck a, unstuck a 7, close, after 50ms
+//
+// What goes over the second lane says so: "depart => second out 1 want a2", "land
+// second a2".
+//
+//	order             whether to open or close the connection of the second lane
+//	opened, unopened, closed   what has come of that
 var deskScripts = map[string]string{
 	"nothing is claimed without a wake-up": `
 		depart        => - next never
@@ -499,8 +505,10 @@ var deskScripts = map[string]string{
 	`,
 }
 
-func TestDesk(t *testing.T) {
-	for name, script := range deskScripts {
+func TestDesk(t *testing.T) { runDeskScripts(t, deskScripts) }
+
+func runDeskScripts(t *testing.T, scripts map[string]string) {
+	for name, script := range scripts {
 		t.Run(name, func(t *testing.T) {
 			s := newDeskScript()
 			for line := range strings.Lines(script) {
@@ -512,8 +520,8 @@ func TestDesk(t *testing.T) {
 					t.Fatalf("%s => %s\nwant %s\nin:\n%s", do, got, want, script)
 				}
 				for _, q := range s.desk.queues {
-					if q.busy+q.asked > q.Slots+q.Spares || q.busy < 0 {
-						t.Fatalf("after %s: %d slots of %s are taken and %d asked for", do, q.busy, q.Name, q.asked)
+					if q.busy+q.asking() > q.Slots+q.Spares || q.busy < 0 {
+						t.Fatalf("after %s: %d slots of %s are taken and %d asked for", do, q.busy, q.Name, q.asking())
 					}
 				}
 			}
@@ -525,7 +533,7 @@ type deskScript struct {
 	desk   *desk
 	begin  time.Time
 	now    time.Time
-	trip   Trip
+	trips  [lanes]Trip
 	lastID int64
 }
 
@@ -533,7 +541,7 @@ func newDeskScript() *deskScript {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &deskScript{begin: begin, now: begin}
 	s.desk = newDesk([]Queue{{Name: "a", Slots: 2, Spares: 1}, {Name: "b", Slots: 1}, {Name: "c", Slots: 8}})
-	s.desk.claims.curve.Jitter, s.desk.outbox.pace.curve.Jitter = -1, -1
+	s.desk.claims.curve.Jitter, s.desk.outbox.pace.curve.Jitter, s.desk.second.pace.curve.Jitter = -1, -1, -1
 	return s
 }
 
@@ -554,6 +562,19 @@ func (s *deskScript) do(line string) string {
 		s.now = s.now.Add(d)
 	case "close":
 		s.desk.closed = true
+	case "order":
+		open, ok := s.desk.second.order(s.now)
+		switch {
+		case open:
+			return "open"
+		case ok:
+			return "close"
+		}
+		return "-"
+	case "opened", "closed":
+		s.desk.second.changed(s.now, words[0] == "opened", nil)
+	case "unopened":
+		s.desk.second.changed(s.now, true, errors.New("no"))
 	case "stuck":
 		s.desk.byName[words[1]].stuck++
 	case "done", "retry", "unstuck":
@@ -586,8 +607,11 @@ func (s *deskScript) depart(hold bool) string {
 		}
 		return "- next " + next.Sub(s.begin).String()
 	}
-	s.trip = trip
+	s.trips[trip.Lane] = trip
 	var said []string
+	if trip.Lane == 1 {
+		said = append(said, "second")
+	}
 	for i, o := range trip.Outcomes {
 		if i == 0 {
 			said = append(said, "out")
@@ -606,8 +630,13 @@ func (s *deskScript) depart(hold bool) string {
 func (s *deskScript) land(line string) string {
 	var haul Haul
 	late := false
+	line, second := strings.CutPrefix(line, " second")
+	trip := s.trips[0]
+	if second {
+		trip = s.trips[1]
+	}
 	results, claims, both := strings.Cut(line, "/")
-	if !both && len(s.trip.Wants) > 0 {
+	if !both && len(trip.Wants) > 0 {
 		results, claims = "", line
 	}
 	for _, w := range strings.Fields(results) {
@@ -627,7 +656,7 @@ func (s *deskScript) land(line string) string {
 			haul.Claimed = append(haul.Claimed, s.claimed(w))
 		}
 	}
-	l := s.desk.land(s.now, s.trip, check(s.trip, haul), late)
+	l := s.desk.land(s.now, trip, check(trip, haul), late)
 	var said []string
 	say := func(what string, ids ...int64) {
 		if len(ids) > 0 {
@@ -712,17 +741,17 @@ func TestATripTakesABoundedNumberOfOutcomes(t *testing.T) {
 	for id := range int64(mostOutcomes + 5) {
 		box.put(claim.Outcome{Lease: claim.Lease{ID: id}})
 	}
-	if n := len(box.take(now)); n != mostOutcomes {
+	if n := len(box.take(now, 0)); n != mostOutcomes {
 		t.Fatalf("took %d", n)
 	}
-	box.kept(now, false)
+	box.kept(now, 0, false)
 	now = box.pace.until
-	again := box.take(now)
+	again := box.take(now, 0)
 	if len(again) != mostOutcomes || again[0].ID != 0 {
 		t.Fatalf("took %d again, first %d", len(again), again[0].ID)
 	}
-	box.answered(now, make([]claim.Result, len(again)))
-	if rest := box.take(now); len(rest) != 5 || rest[0].ID != mostOutcomes {
+	box.answered(now, 0, make([]claim.Result, len(again)))
+	if rest := box.take(now, 0); len(rest) != 5 || rest[0].ID != mostOutcomes {
 		t.Fatalf("the rest: %v", rest)
 	}
 }

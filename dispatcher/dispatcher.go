@@ -32,10 +32,16 @@ var (
 // Store is the dispatcher's way to the database.
 type Store interface {
 	// Exchange stores the outcomes of the trip and then makes its claims, if
-	// possible in one commit. It is called by one goroutine, one call at a time.
-	// It is bounded by deadlines of its own, about 5 s for each commit; a stop
+	// possible in one commit. Each lane has a goroutine, which makes one call at a
+	// time; calls of the two lanes must not wait for each other. It is bounded by deadlines of its own, about 5 s for each commit; a stop
 	// does not cancel it before the very end.
 	Exchange(ctx context.Context, trip Trip) Haul
+
+	// OpenSecond makes the connection of the second lane, before its first trip
+	// and again after one that did not work. CloseSecond says that none will
+	// follow until then. They are called by the goroutine of that lane.
+	OpenSecond(ctx context.Context) error
+	CloseSecond()
 
 	// Extend gives each lease its full length again, counted from now, and
 	// returns those that are no longer ours. It is called by one goroutine, one
@@ -59,14 +65,17 @@ type Want struct {
 }
 
 // Trip is what one call of Exchange takes to the database. A lease is named
-// in it at most once.
+// in it, and in what is under way on the other lane, at most once.
 type Trip struct {
+	Lane     int // 0, or 1 for the second one
 	Outcomes []claim.Outcome
 	Wants    []Want
 }
 
+func (t Trip) empty() bool { return len(t.Outcomes)+len(t.Wants) == 0 }
+
 // Haul is what an Exchange brings back. Its memory is the Store's again when
-// Exchange is called the next time.
+// Exchange is called the next time on that lane.
 type Haul struct {
 	// Results are the answers to the outcomes, in their order.
 	Results []claim.Result

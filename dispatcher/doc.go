@@ -13,7 +13,8 @@
 //	└────┬─────────────────────────▲───────────────────────┬──────────────▲────┘
 //	     │ outcomes, wants         │ results, rows         │ leases       │ lost
 //	     ▼                         │                       ▼              │
-//	  exchange: one round trip at a time            keeper: one extension or check at a time
+//	  exchange, for each of two lanes:              keeper: one extension or check at a time
+//	  one round trip at a time
 //
 // One goroutine, the loop, owns all state. Its decisions are made by types
 // that know no goroutine, no clock and no I/O (desk, leases, stop) and are
@@ -28,6 +29,8 @@
 //   - A wake-up is kept until a claim that was sent after it has succeeded and
 //     come back short. So a queue that is woken while its slots are full is
 //     looked at when the first of them is free.
+//   - Two trips are under way at once only out of a backlog, and while all goes
+//     well. An outcome is in one of them at most.
 //   - Outcomes go before claims. Those that come while a round trip is under way
 //     share the next one; a lone one is sent at once, unless a backlog promises
 //     it company within the time of a trip. They are kept and sent again until
@@ -37,8 +40,8 @@
 //     monotonic clock, measured from before the claim or the extension was
 //     sent. Its outcome is sent all the same: the fence decides.
 //   - While leases in hand cannot be extended, nothing more is claimed.
-//   - A recall is followed by a check of all that is in hand, and of what a claim
-//     brings that was under way. A job that an operator has cancelled ends its
+//   - A recall is followed by a check of all that is in hand, and of what claims
+//     bring that were under way. A job that an operator has cancelled ends its
 //     handler's context with ErrCancelled; its outcome does not matter then.
 //   - A slot is free when the handler has returned, not when its context ends.
 //   - A stop ends within SoftStop + HardStop + 5 s, whatever handlers and the

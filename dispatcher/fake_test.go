@@ -199,27 +199,43 @@ func (tb *table) stored() []claim.Outcome {
 // hooks.
 type store struct {
 	*table
+	onTrip   func(dispatcher.Trip) error
 	onFinish func(context.Context, []claim.Outcome) error
 	onClaim  func(context.Context, dispatcher.Want) error
 	onExtend func(context.Context, []claim.Lease) error
 	onCheck  func(context.Context, []claim.Lease) error
+	onOpen   func(context.Context) error
+	onClose  func()
 	// afterClaim may change what a claim has brought.
 	afterClaim func(*claim.Claimed)
 
-	mu    sync.Mutex
-	rests int
+	mu      sync.Mutex
+	rests   int
+	away    [2]*dispatcher.Trip // the trips under way
+	besides int                 // trips that began while another was under way
+	twice   []claim.Lease       // named in two of them at once
 
-	last dispatcher.Haul // of the exchange's goroutine alone
+	last [2]dispatcher.Haul // of each lane's goroutine alone
 }
 
 func (s *store) Exchange(ctx context.Context, trip dispatcher.Trip) (h dispatcher.Haul) {
+	s.board(&trip)
+	defer s.leave(&trip)
 	// The memory of the last haul is used again.
-	for _, c := range s.last.Claimed {
+	last := &s.last[trip.Lane]
+	for _, c := range last.Claimed {
 		for i := range c.Rows {
 			c.Rows[i] = claim.Row{ID: -1, Fence: -1, Kind: "somebody else's"}
 		}
 	}
-	defer func() { s.last = h }()
+	defer func() { *last = h }()
+	if s.onTrip != nil {
+		if err := s.onTrip(trip); err != nil && len(trip.Outcomes) > 0 {
+			return dispatcher.Haul{FinishErr: err}
+		} else if err != nil {
+			return dispatcher.Haul{ClaimErr: err}
+		}
+	}
 	if len(trip.Outcomes) > 0 {
 		if s.onFinish != nil {
 			if h.FinishErr = s.onFinish(ctx, trip.Outcomes); h.FinishErr != nil {
@@ -288,6 +304,46 @@ func (tb *table) over(leases []claim.Lease) (lost []claim.Loss) {
 		lost = append(lost, claim.Loss{Lease: l, Reason: reason})
 	}
 	return lost
+}
+
+func (s *store) board(trip *dispatcher.Trip) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if beside := s.away[1-trip.Lane]; beside != nil {
+		s.besides++
+		for _, o := range trip.Outcomes {
+			if slices.ContainsFunc(beside.Outcomes, func(b claim.Outcome) bool { return b.Lease == o.Lease }) {
+				s.twice = append(s.twice, o.Lease)
+			}
+		}
+	}
+	s.away[trip.Lane] = trip
+}
+
+func (s *store) leave(trip *dispatcher.Trip) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away[trip.Lane] = nil
+}
+
+// beside is how many trips went beside another, and which leases were in both.
+func (s *store) beside() (trips int, twice []claim.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.besides, s.twice
+}
+
+func (s *store) OpenSecond(ctx context.Context) error {
+	if s.onOpen != nil {
+		return s.onOpen(ctx)
+	}
+	return nil
+}
+
+func (s *store) CloseSecond() {
+	if s.onClose != nil {
+		s.onClose()
+	}
 }
 
 func (s *store) Rest() {

@@ -39,6 +39,12 @@ func newHammer() *hammer {
 	}
 	h.store = &store{
 		table: h.table,
+		onTrip: func(dispatcher.Trip) error { // time for another beside it
+			for range rand.IntN(200) {
+				runtime.Gosched()
+			}
+			return nil
+		},
 		onFinish: func(_ context.Context, outcomes []claim.Outcome) error {
 			switch rand.IntN(300) { // each failure costs a pause
 			case 0:
@@ -137,6 +143,9 @@ func (h *hammer) check(t *testing.T) {
 		}
 		return true
 	})
+	if _, twice := h.store.beside(); len(twice) > 0 {
+		t.Errorf("in two trips at once: %v", twice)
+	}
 	h.table.mu.Lock()
 	defer h.table.mu.Unlock()
 	ended := make(map[claim.Lease]int)
@@ -181,7 +190,8 @@ func TestHammer(t *testing.T) {
 	}
 	w.mustStop()
 	h.check(t)
-	t.Logf("%d jobs, %d handlers run, %d claims", producers*each, h.handled.Load(), h.table.claimed())
+	beside, _ := h.store.beside()
+	t.Logf("%d jobs, %d handlers run, %d claims, %d trips beside others", producers*each, h.handled.Load(), h.table.claimed(), beside)
 }
 
 func TestHammerStops(t *testing.T) {

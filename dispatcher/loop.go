@@ -33,8 +33,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		stop:       stop{soft: d.cfg.SoftStop, hard: d.cfg.HardStop},
 		reports:    make(chan report, roomFor(d.cfg.Queues)),
 		gone:       make(chan struct{}),
-		trips:      make(chan Trip, 1),
-		returns:    make(chan returned, 1),
+		returns:    make(chan returned, lanes),
 		orders:     make(chan order, 1),
 		answers:    make(chan kept, 1),
 		storing:    trouble{logger: d.cfg.Logger, bad: "outcomes cannot be stored; nothing is claimed until they can", good: "outcomes are stored again"},
@@ -42,8 +41,12 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		extending:  trouble{logger: d.cfg.Logger, bad: "leases cannot be extended; nothing is claimed until they can", good: "leases are extended again"},
 		checking:   trouble{logger: d.cfg.Logger, bad: "jobs in hand cannot be checked after a recall", good: "jobs in hand are checked again"},
 	}
-	callers := make(chan struct{}, 2)
-	go func() { exchange(storeCtx, d.cfg.Store, l.trips, l.returns); callers <- struct{}{} }()
+	callers := make(chan struct{}, lanes+1)
+	for lane := range lanes {
+		errands := make(chan errand, 1)
+		l.errands[lane] = errands
+		go func() { exchange(storeCtx, d.cfg.Store, errands, l.returns); callers <- struct{}{} }()
+	}
 	go func() {
 		keep(storeCtx, d.cfg.Store, d.cfg.Lease, l.orders, l.answers)
 		callers <- struct{}{}
@@ -52,7 +55,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	l.run(ctx)
 
 	close(l.gone)
-	close(l.trips)
+	for _, errands := range l.errands {
+		close(errands)
+	}
 	close(l.orders)
 	hangUp()
 	if len(l.left) == 0 {
@@ -72,14 +77,14 @@ type loop struct {
 	stop   stop
 	phase  phase
 	left   []int64 // jobs whose handlers were left behind
-	// recallNew: there was a recall while a trip was under way, which may bring
-	// jobs that it was meant for.
-	recallNew bool
+	// recallNew: there was a recall while a trip was under way on the lane, which
+	// may bring jobs that it was meant for.
+	recallNew [lanes]bool
 
 	handlers sync.WaitGroup
 	reports  chan report
-	gone     chan struct{} // closed: nobody takes reports any more
-	trips    chan Trip     // to and from exchange; at most one is under way
+	gone     chan struct{}      // closed: nobody takes reports any more
+	errands  [lanes]chan errand // to and from exchange; at most one is under way on each lane
 	returns  chan returned
 	orders   chan order // to and from keep; at most one is under way
 	answers  chan kept
@@ -101,7 +106,7 @@ func (l *loop) run(ctx context.Context) {
 		case r := <-l.reports:
 			l.ended(r)
 		case r := <-l.returns:
-			l.landed(r)
+			l.returned(r)
 		case k := <-l.answers:
 			l.kept(k)
 		case <-timer.C:
@@ -141,7 +146,7 @@ func (l *loop) gather() {
 		for len(l.reports) > 0 { // at most one for each handler
 			l.ended(<-l.reports)
 		}
-		if l.desk.away || !l.desk.busy() || yields > 0 && !news || yields == 3 {
+		if !l.desk.boarding() || !l.desk.busy() || yields > 0 && !news || yields == 3 {
 			return
 		}
 		runtime.Gosched()
@@ -154,13 +159,21 @@ func (l *loop) turn(now time.Time) (next time.Time, more bool) {
 	l.advance(now)
 	l.tend(now)
 	l.inHand.Store(int64(len(l.leases.held)))
-	trip, next, ok := l.desk.depart(now, l.leases.failing(now))
-	if ok {
-		l.trips <- trip
+	for {
+		trip, again, ok := l.desk.depart(now, l.leases.failing(now))
+		next = again
+		if !ok {
+			break
+		}
+		l.errands[trip.Lane] <- errand{trip: trip}
 	}
+	if open, ok := l.desk.second.order(now); ok {
+		l.errands[1] <- errand{open: open}
+	}
+	next = earliest(next, l.desk.second.look())
 	next = earliest(next, l.leases.look)
 	next = earliest(next, l.stop.end(l.phase))
-	finished := l.phase > working && len(l.leases.held) == 0 && !l.desk.away
+	finished := l.phase > working && len(l.leases.held) == 0 && !l.desk.flying()
 	return next, !finished && l.phase < over
 }
 
@@ -168,7 +181,9 @@ func (l *loop) turn(now time.Time) (next time.Time, more bool) {
 func (l *loop) hear() {
 	if l.recalled.Swap(false) {
 		l.leases.recall(time.Now())
-		l.recallNew = l.desk.away
+		for lane, left := range l.desk.away {
+			l.recallNew[lane] = !left.IsZero()
+		}
 	}
 	for name, flag := range l.rung {
 		if flag.Swap(false) {
@@ -270,6 +285,17 @@ func (l *loop) ended(r report) {
 	l.desk.outbox.put(r.outcome)
 }
 
+func (l *loop) returned(r returned) {
+	if !r.trip.empty() {
+		l.landed(r)
+		return
+	}
+	if r.err != nil && l.desk.second.pace.failures == 0 {
+		l.cfg.Logger.Warn("there is no second connection for a backlog, which takes longer with one", "error", r.err)
+	}
+	l.desk.second.changed(time.Now(), r.open, r.err)
+}
+
 func (l *loop) landed(r returned) {
 	now := time.Now()
 	late := now.Sub(r.sent) > l.cfg.Lease/2
@@ -306,8 +332,8 @@ func (l *loop) landed(r returned) {
 	for _, s := range landing.short {
 		l.cfg.Short(s.queue, s.next)
 	}
-	if l.recallNew {
-		l.recallNew = false
+	if l.recallNew[r.trip.Lane] {
+		l.recallNew[r.trip.Lane] = false
 		l.leases.recall(now)
 	}
 }

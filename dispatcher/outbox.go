@@ -14,8 +14,8 @@ const mostOutcomes = 1000
 // or Gone. Sending one twice is harmless: the fence sees to that.
 type outbox struct {
 	waiting []letter
-	sent    []letter // with the trip in flight, in its order
-	pace    pace     // after a trip whose outcomes may not be stored
+	sent    [lanes][]letter // with the trip in flight on each lane, in its order
+	pace    pace            // after a trip whose outcomes may not be stored
 }
 
 type letter struct {
@@ -37,7 +37,7 @@ func (o *outbox) put(outcome claim.Outcome) {
 
 // take returns the outcomes to send now. They are followed by one of kept and
 // answered.
-func (o *outbox) take(now time.Time) []claim.Outcome {
+func (o *outbox) take(now time.Time, lane int) []claim.Outcome {
 	if len(o.waiting) == 0 {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (o *outbox) take(now time.Time) []claim.Outcome {
 			rest = append(rest, l)
 			continue
 		}
-		o.sent = append(o.sent, l)
+		o.sent[lane] = append(o.sent[lane], l)
 		outcomes = append(outcomes, l.Outcome)
 	}
 	clear(o.waiting[len(rest):])
@@ -58,20 +58,22 @@ func (o *outbox) take(now time.Time) []claim.Outcome {
 
 // kept says that what was sent may not be stored: all of it is sent again.
 // unsure says that it may be.
-func (o *outbox) kept(now time.Time, unsure bool) {
-	for i := range o.sent {
-		o.sent[i].unsure = o.sent[i].unsure || unsure
+func (o *outbox) kept(now time.Time, lane int, unsure bool) {
+	sent := o.sent[lane]
+	for i := range sent {
+		sent[i].unsure = sent[i].unsure || unsure
 	}
-	o.waiting = append(o.sent, o.waiting...)
-	o.sent = nil // it is part of waiting now
+	o.waiting = append(sent, o.waiting...)
+	o.sent[lane] = nil // it is part of waiting now
 	o.pace.failed(now)
 }
 
 // answered takes the answers to what was sent and returns what is settled, and
 // which of it was surely refused. Busy ones wait a little, each for itself.
-func (o *outbox) answered(now time.Time, results []claim.Result) (settled []claim.Lease, refused []claim.Outcome) {
-	settled = make([]claim.Lease, 0, len(o.sent))
-	for i, l := range o.sent {
+func (o *outbox) answered(now time.Time, lane int, results []claim.Result) (settled []claim.Lease, refused []claim.Outcome) {
+	sent := o.sent[lane]
+	settled = make([]claim.Lease, 0, len(sent))
+	for i, l := range sent {
 		switch results[i] {
 		case claim.Busy:
 			l.busy++
@@ -89,8 +91,8 @@ func (o *outbox) answered(now time.Time, results []claim.Result) (settled []clai
 		}
 		settled = append(settled, l.Lease)
 	}
-	clear(o.sent)
-	o.sent = o.sent[:0]
+	clear(sent)
+	o.sent[lane] = sent[:0]
 	o.pace.worked()
 	return settled, refused
 }

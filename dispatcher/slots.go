@@ -13,16 +13,16 @@ const mostRows = 500
 // slots decides for one queue when to claim and how much.
 type slots struct {
 	Queue
-	busy  int // taken, those of stuck handlers included
-	stuck int // handlers in whose place a spare may be opened
-	asked int // the limit of the claim in flight; 0: none
+	busy  int        // taken, those of stuck handlers included
+	stuck int        // handlers in whose place a spare may be opened
+	asked [lanes]int // the limit of the claim in flight on each lane; 0: none
 
 	// woken is the sticky wake-up: a claim is called for. It is cleared only
 	// by a claim that succeeded, came back short, and was sent after the last
 	// wake-up.
 	woken bool
-	rang  bool // woken again since the claim in flight was sent
-	along bool // a trip with outcomes claims as well
+	rang  [lanes]bool // woken again since the claim in flight on the lane was sent
+	along bool        // a trip with outcomes claims as well
 	// backlog: the last claim that worked brought all that it asked for, so there
 	// is more where it came from.
 	backlog bool
@@ -31,10 +31,21 @@ type slots struct {
 	repeated bool // the last claim was such a repetition, or is to be
 }
 
-func (s *slots) free() int { return s.Slots + min(s.stuck, s.Spares) - s.busy }
+func (s *slots) free() int { return s.Slots + min(s.stuck, s.Spares) - s.busy - s.asking() }
+
+// asking is how many slots are kept free for what claims in flight bring.
+func (s *slots) asking() (n int) {
+	for _, asked := range s.asked {
+		n += asked
+	}
+	return n
+}
 
 func (s *slots) wake() {
-	s.woken, s.rang = true, true
+	s.woken = true
+	for lane := range s.rang {
+		s.rang[lane] = true
+	}
 	s.repeat, s.repeated = time.Time{}, false
 }
 
@@ -48,35 +59,44 @@ func (s *slots) called(now time.Time) bool {
 // out of a backlog, for less than a quarter of what one claim may bring.
 func (s *slots) sliver() bool { return s.backlog && 4*s.free() < min(s.Slots, mostRows) }
 
+// laden says that the claim that is called for is worth a commit beside another
+// one: out of a backlog, for half of what one claim may bring, so that two of them
+// share the slots.
+func (s *slots) laden() bool { return s.backlog && 2*s.free() >= min(s.Slots, mostRows) }
+
 // ask returns the limit of the claim to send now; 0: none. Every ask is
 // followed by one took.
-func (s *slots) ask(now time.Time) int {
+func (s *slots) ask(now time.Time, lane int) int {
 	if !s.called(now) {
 		return 0
 	}
 	if !s.woken {
 		s.woken, s.repeat = true, time.Time{}
 	}
-	s.asked, s.rang = min(s.free(), mostRows), false
-	return s.asked
+	limit := min(s.free(), mostRows)
+	s.asked[lane], s.rang[lane] = limit, false
+	return limit
 }
 
-// took says how many of the rows asked for have taken a slot. The wake-up
-// stays, as it must after a claim that failed or was not made.
-func (s *slots) took(rows int) {
-	s.asked = 0
+// took says how many of the rows asked for have taken a slot. After a claim that
+// failed or was not made the queue is woken: another one may have come back short
+// meanwhile, because this one held the rows.
+func (s *slots) took(lane, rows int, worked bool) {
+	s.asked[lane] = 0
 	s.busy += rows
+	s.woken = s.woken || !worked
 }
 
 // looked says that the claim of the given limit has worked, how many rows it
 // found, and whether it has seen a due job that somebody holds. It reports
 // whether it came back short: nothing more is to be had now.
-func (s *slots) looked(now time.Time, limit, rows int, held bool) (short bool) {
+func (s *slots) looked(now time.Time, lane, limit, rows int, held bool) (short bool) {
 	s.backlog = rows >= limit
 	if s.backlog {
+		s.woken = true // also if one beside it has come back short
 		return false
 	}
-	if !s.rang {
+	if !s.rang[lane] {
 		s.woken = false
 		if rows == 0 && held && !s.repeated {
 			s.repeat, s.repeated = now.Add(echo), true

@@ -22,7 +22,7 @@ var backendFaults = []Fault{
 }
 
 // terminate ends one kind of the workers' own connections, of a random worker
-// or of all at once, again and again.
+// or of all at once, again and again. The exchange has two.
 func terminate(role string, every, length time.Duration) Fault {
 	return Fault{
 		Name: "terminate-" + role, About: "the connections named 'fencepost " + role + "' are ended (pg_terminate_backend), again and again",
@@ -33,7 +33,7 @@ func terminate(role string, every, length time.Duration) Fault {
 				if p := a.victim(); p != nil && a.r.IntN(3) > 0 {
 					whose = p.Base()
 				}
-				_, err := a.Admin().Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND usename LIKE $2", "fencepost "+role, whose)
+				_, err := a.Admin().Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE $1 AND usename LIKE $2", "fencepost "+role+"%", whose)
 				return ignoreLost(err)
 			})
 		},
