@@ -36,7 +36,8 @@ func WithTimeout(d time.Duration) HandlerOption {
 // is lost.
 //
 // The handler must return when its context ends; context.Cause tells why:
-// ErrTimeout, ErrLeaseLost, ErrCancelled or ErrStopping.
+// ErrTimeout, ErrLeaseLost, ErrCancelled or ErrStopping. Its goroutine may run
+// another job after it: who calls runtime.LockOSThread unlocks the thread too.
 //
 // Like the registration of HTTP handlers it panics if the kind is empty or has
 // a handler already, or if Run has begun.

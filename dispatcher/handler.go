@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"time"
 
 	"github.com/fencepost-go/fencepost/claim"
 )
@@ -11,19 +10,22 @@ import (
 type report struct {
 	lease   claim.Lease
 	outcome claim.Outcome
+	died    bool // the goroutine has ended with it
 }
 
 // work runs one handler and delivers exactly one report, whatever the handler
 // does: return, panic or end its goroutine. After gone is closed nobody wants
 // the report any more.
-func (l *loop) work(ctx context.Context, row *claim.Row, timeout time.Duration) {
-	defer l.handlers.Done()
-	if timeout > 0 {
+func (l *loop) work(h *held) {
+	ctx := h.ctx
+	if h.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, ErrTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, h.timeout, ErrTimeout)
 		defer cancel()
 	}
+	row := &h.row
 	var outcome claim.Outcome // without a verb: not judged yet
+	died := true              // unless we come to the end, or recover
 	defer func() {
 		if outcome.Verb == "" {
 			// Even the judging has ended this goroutine: it calls funcs and methods
@@ -31,16 +33,19 @@ func (l *loop) work(ctx context.Context, row *claim.Row, timeout time.Duration) 
 			outcome = claim.Outcome{Lease: row.Lease(), Verb: claim.Retry, Delay: DefaultCurve.Delay(row.Attempt), Error: goexited}
 		}
 		select {
-		case l.reports <- report{row.Lease(), outcome}:
+		case l.reports <- report{row.Lease(), outcome, died}:
 		case <-l.gone:
 		}
 	}()
 	defer func() {
 		if outcome.Verb == "" {
-			outcome = l.crashed(row, recover())
+			value := recover()
+			outcome = l.crashed(row, value)
+			died = value == nil
 		}
 	}()
 	err := l.cfg.Handle(ctx, *row)
 	// Judging calls methods of the user's error: also under the recover above.
-	outcome = l.judge(row, timeout, err, context.Cause(ctx))
+	outcome = l.judge(row, h.timeout, err, context.Cause(ctx))
+	died = false
 }

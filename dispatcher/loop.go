@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/fencepost-go/fencepost/claim"
@@ -52,16 +51,19 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		callers <- struct{}{}
 	}()
 
+	l.runners = newRunners(roomFor(d.cfg.Queues), l.work)
+
 	l.run(ctx)
 
 	close(l.gone)
+	l.runners.end()
 	for _, errands := range l.errands {
 		close(errands)
 	}
 	close(l.orders)
 	hangUp()
 	if len(l.left) == 0 {
-		l.handlers.Wait()
+		l.runners.wait()
 	}
 	return l.farewell(callers)
 }
@@ -81,13 +83,13 @@ type loop struct {
 	// may bring jobs that it was meant for.
 	recallNew [lanes]bool
 
-	handlers sync.WaitGroup
-	reports  chan report
-	gone     chan struct{}      // closed: nobody takes reports any more
-	errands  [lanes]chan errand // to and from exchange; at most one is under way on each lane
-	returns  chan returned
-	orders   chan order // to and from keep; at most one is under way
-	answers  chan kept
+	runners *runners
+	reports chan report
+	gone    chan struct{}      // closed: nobody takes reports any more
+	errands [lanes]chan errand // to and from exchange; at most one is under way on each lane
+	returns chan returned
+	orders  chan order // to and from keep; at most one is under way
+	answers chan kept
 
 	storing, claiming, extending, checking trouble
 }
@@ -172,6 +174,7 @@ func (l *loop) turn(now time.Time) (next time.Time, more bool) {
 	}
 	next = earliest(next, l.desk.second.look())
 	next = earliest(next, l.leases.look)
+	next = earliest(next, l.runners.rest(now))
 	next = earliest(next, l.stop.end(l.phase))
 	finished := l.phase > working && len(l.leases.held) == 0 && !l.desk.flying()
 	return next, !finished && l.phase < over
@@ -271,6 +274,7 @@ func (l *loop) kept(k kept) {
 
 // ended takes the report of a handler.
 func (l *loop) ended(r report) {
+	l.runners.reported(r.died)
 	h := l.leases.held[r.lease]
 	if h == nil || !h.running {
 		return // left behind, and its job handed back, a moment ago
@@ -343,15 +347,15 @@ func (l *loop) start(now, claimed time.Time, s *slots, row claim.Row) {
 	h := &held{
 		row:     row,
 		slots:   s,
+		ctx:     ctx,
 		cancel:  cancel,
+		timeout: l.cfg.Timeout(row.Kind),
 		since:   claimed,
 		running: true,
 	}
-	timeout := l.cfg.Timeout(row.Kind)
-	if timeout > 0 {
-		h.stuckAt = now.Add(timeout).Add(l.cfg.Lease) // the sum of the two may be too large for a duration
+	if h.timeout > 0 {
+		h.stuckAt = now.Add(h.timeout).Add(l.cfg.Lease) // the sum of the two may be too large for a duration
 	}
 	l.leases.add(h)
-	l.handlers.Add(1)
-	go l.work(ctx, &h.row, timeout)
+	l.runners.give(h)
 }
