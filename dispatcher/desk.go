@@ -132,6 +132,10 @@ func (d *desk) putOff(now time.Time) (until time.Time) {
 	return d.idle.Add(min(d.took, mostPatience))
 }
 
+// begins says that jobs in hand may begin: work whose end nobody can record is
+// not begun.
+func (d *desk) begins() bool { return !d.closed && d.outbox.pace.failures == 0 }
+
 // busy says that handlers run.
 func (d *desk) busy() bool {
 	return slices.ContainsFunc(d.queues, func(s *slots) bool { return s.busy > 0 })
@@ -141,7 +145,7 @@ func (d *desk) busy() bool {
 type landing struct {
 	settled []claim.Lease   // no longer in hand
 	refused []claim.Outcome // of these, those that came too late
-	start   []arrival       // to be run; their slots are taken
+	start   []arrival       // to be run, as slots become free
 	back    []claim.Row     // ours, but not to be run here: to be handed back
 	short   []shortfall
 }
@@ -187,7 +191,7 @@ func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) 
 			run = 0
 		}
 		s := d.byName[want.Queue]
-		s.took(trip.Lane, run, worked)
+		s.took(trip.Lane, worked)
 		if run > 0 {
 			l.start = append(l.start, arrival{s, got.Rows[:run]})
 		}
@@ -203,6 +207,9 @@ func (d *desk) land(now time.Time, trip Trip, haul Haul, late bool) (l landing) 
 				l.short = append(l.short, shortfall{want.Queue, got.Again})
 			}
 		}
+	}
+	for _, s := range d.queues {
+		s.measure(now, d.took, s.backlog)
 	}
 	switch {
 	case len(trip.Wants) == 0 || haul.FinishErr != nil:

@@ -674,6 +674,7 @@ func (s *deskScript) land(line string) string {
 		refused = append(refused, x.ID)
 	}
 	for _, x := range l.start {
+		x.slots.busy += len(x.rows)
 		for _, row := range x.rows {
 			start = append(start, row.ID)
 		}
@@ -724,6 +725,7 @@ func TestAClaimIsBounded(t *testing.T) {
 		}
 		now = now.Add(5 * time.Millisecond)
 		d.land(now, trip, Haul{Claimed: []claim.Claimed{{Rows: make([]claim.Row, mostRows)}}}, false)
+		d.byName["q"].busy += mostRows
 	}
 	// A quarter of one claim, not of all slots, is worth a trip.
 	for free := 10; free <= mostRows/4; free++ {

@@ -160,6 +160,9 @@ func (l *loop) gather() {
 func (l *loop) turn(now time.Time) (next time.Time, more bool) {
 	l.advance(now)
 	l.tend(now)
+	for _, s := range l.desk.queues {
+		l.begin(s)
+	}
 	l.inHand.Store(int64(len(l.leases.held)))
 	for {
 		trip, again, ok := l.desk.depart(now, l.leases.failing(now))
@@ -205,6 +208,11 @@ func (l *loop) advance(now time.Time) {
 		switch l.phase + 1 {
 		case draining:
 			l.desk.closed = true
+			for _, s := range l.desk.queues {
+				for len(s.waiting) > 0 {
+					l.handBack(s.oldest())
+				}
+			}
 			l.cfg.Logger.Info("stopping: nothing is claimed any more", "in hand", len(l.leases.held))
 		case cancelling:
 			for _, h := range l.running() {
@@ -283,10 +291,33 @@ func (l *loop) ended(r report) {
 	h.row.Payload, h.row.Progress = nil, nil // its outcome may have to wait for long
 	h.cancel(nil)                            // frees what hangs on the context
 	h.slots.busy--
+	h.slots.ends++
 	if h.stuck {
 		h.slots.stuck--
 	}
 	l.desk.outbox.put(r.outcome)
+	l.begin(h.slots)
+}
+
+// begin runs what waits for a slot of the queue.
+func (l *loop) begin(s *slots) {
+	for len(s.waiting) > 0 && s.free() > 0 && l.desk.begins() {
+		now := time.Now()
+		switch h := s.oldest(); {
+		case h.lost:
+			l.leases.drop(h.row.Lease())
+		case now.Sub(h.since) > l.cfg.Lease/2: // it has to be extended first, or is over
+			l.handBack(h)
+		default:
+			l.start(now, h)
+		}
+	}
+}
+
+// handBack returns a job that was not begun.
+func (l *loop) handBack(h *held) {
+	h.row.Payload, h.row.Progress = nil, nil
+	l.desk.outbox.put(claim.Outcome{Lease: h.row.Lease(), Verb: claim.Return})
 }
 
 func (l *loop) returned(r returned) {
@@ -321,10 +352,14 @@ func (l *loop) landed(r returned) {
 		l.leases.drop(lease)
 	}
 	for _, arrival := range landing.start {
-		for i := range arrival.rows {
-			l.start(now, r.sent, arrival.slots, arrival.rows[i])
+		s := arrival.slots
+		for _, row := range arrival.rows {
+			h := &held{row: row, slots: s, since: r.sent}
+			l.leases.add(h)
+			s.waiting = append(s.waiting, h)
 		}
 		clear(arrival.rows) // what a job keeps alive is its own business
+		l.begin(s)
 	}
 	for _, row := range landing.back {
 		l.leases.add(&held{row: claim.Row{ID: row.ID, Fence: row.Fence}, since: r.sent})
@@ -342,20 +377,14 @@ func (l *loop) landed(r returned) {
 	}
 }
 
-func (l *loop) start(now, claimed time.Time, s *slots, row claim.Row) {
-	ctx, cancel := context.WithCancelCause(l.base)
-	h := &held{
-		row:     row,
-		slots:   s,
-		ctx:     ctx,
-		cancel:  cancel,
-		timeout: l.cfg.Timeout(row.Kind),
-		since:   claimed,
-		running: true,
-	}
+// start runs the handler of a job in hand.
+func (l *loop) start(now time.Time, h *held) {
+	h.ctx, h.cancel = context.WithCancelCause(l.base)
+	h.timeout = l.cfg.Timeout(h.row.Kind)
 	if h.timeout > 0 {
 		h.stuckAt = now.Add(h.timeout).Add(l.cfg.Lease) // the sum of the two may be too large for a duration
 	}
-	l.leases.add(h)
+	h.running = true
+	h.slots.busy++
 	l.runners.give(h)
 }

@@ -26,14 +26,22 @@ type slots struct {
 	// backlog: the last claim that worked brought all that it asked for, so there
 	// is more where it came from.
 	backlog bool
+	ahead
 	// repeat is when an empty claim is repeated; zero: it is not.
 	repeat   time.Time
 	repeated bool // the last claim was such a repetition, or is to be
 }
 
-func (s *slots) free() int { return s.Slots + min(s.stuck, s.Spares) - s.busy - s.asking() }
+// free is how many handlers may begin now.
+func (s *slots) free() int { return s.Slots + min(s.stuck, s.Spares) - s.busy }
 
-// asking is how many slots are kept free for what claims in flight bring.
+// room is how many jobs may be claimed now.
+func (s *slots) room() int { return s.free() + s.most - len(s.waiting) - s.asking() }
+
+// full is how many a claim brings that is worth a trip of its own.
+func (s *slots) full() int { return min(s.Slots+s.most, mostRows) }
+
+// asking is for how many jobs room is kept: what claims in flight bring.
 func (s *slots) asking() (n int) {
 	for _, asked := range s.asked {
 		n += asked
@@ -52,17 +60,17 @@ func (s *slots) wake() {
 // called says that a claim is called for and that there is room for what it
 // brings.
 func (s *slots) called(now time.Time) bool {
-	return (s.woken || !s.repeat.IsZero() && !now.Before(s.repeat)) && s.free() > 0
+	return (s.woken || !s.repeat.IsZero() && !now.Before(s.repeat)) && s.room() > 0
 }
 
 // sliver says that the claim that is called for would be one of many small ones:
 // out of a backlog, for less than a quarter of what one claim may bring.
-func (s *slots) sliver() bool { return s.backlog && 4*s.free() < min(s.Slots, mostRows) }
+func (s *slots) sliver() bool { return s.backlog && 4*s.room() < s.full() }
 
 // laden says that the claim that is called for is worth a commit beside another
 // one: out of a backlog, for half of what one claim may bring, so that two of them
 // share the slots.
-func (s *slots) laden() bool { return s.backlog && 2*s.free() >= min(s.Slots, mostRows) }
+func (s *slots) laden() bool { return s.backlog && 2*s.room() >= s.full() }
 
 // ask returns the limit of the claim to send now; 0: none. Every ask is
 // followed by one took.
@@ -73,17 +81,15 @@ func (s *slots) ask(now time.Time, lane int) int {
 	if !s.woken {
 		s.woken, s.repeat = true, time.Time{}
 	}
-	limit := min(s.free(), mostRows)
+	limit := min(s.room(), mostRows)
 	s.asked[lane], s.rang[lane] = limit, false
 	return limit
 }
 
-// took says how many of the rows asked for have taken a slot. After a claim that
-// failed or was not made the queue is woken: another one may have come back short
-// meanwhile, because this one held the rows.
-func (s *slots) took(lane, rows int, worked bool) {
+// took ends an ask. After a claim that failed or was not made the queue is woken:
+// another one may have come back short meanwhile, because this one held the rows.
+func (s *slots) took(lane int, worked bool) {
 	s.asked[lane] = 0
-	s.busy += rows
 	s.woken = s.woken || !worked
 }
 
@@ -109,7 +115,7 @@ func (s *slots) looked(now time.Time, lane, limit, rows int, held bool) (short b
 // something happens before; zero: never.
 func (s *slots) next(paced time.Time) time.Time {
 	switch {
-	case s.free() <= 0:
+	case s.room() <= 0:
 		return time.Time{}
 	case s.woken:
 		return paced
