@@ -107,6 +107,7 @@ type running struct {
 
 	// Of the poller's goroutine alone.
 	suspects suspects
+	adoption adoption
 	// noReapUntil keeps this process from ending leases that may only seem to
 	// be over.
 	noReapUntil time.Time

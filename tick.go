@@ -62,7 +62,7 @@ func (r *running) tickOn(ctx context.Context, conn *pgx.Conn, token string) (pol
 		Others:   ticked.Others,
 		Guard:    watchEvery(ticked.Rank, c.config.PollInterval),
 		Recheck:  r.suspects.saw(answered, ticked.Silent),
-		Again:    ticked.Reaped == claim.ReapBatch,
+		Again:    ticked.More,
 	}
 	for _, dead := range ticked.Died {
 		c.config.Logger.WarnContext(ctx, "a worker has died; its jobs go to others", "worker", dead.Worker, "jobs", dead.Jobs)
@@ -87,6 +87,14 @@ func (r *running) tickOn(ctx context.Context, conn *pgx.Conn, token string) (pol
 		}
 		look.Again = look.Again || swept == claim.SweepBatch
 	}
+	if r.adoption.due(answered, ticked.Adopt) {
+		found, next, err := c.table.Adopt(ctx, conn, r.adoption.page)
+		if err != nil {
+			c.config.Logger.ErrorContext(ctx, "running jobs that no claim names cannot be looked for", "error", err)
+		}
+		r.adoption.page = next
+		look.Again = look.Again || found
+	}
 	if !ticked.Registered {
 		r.presence.missed(ctx, conn)
 	}
@@ -103,4 +111,27 @@ func (r *running) distrustLeases(jump time.Duration) {
 	}
 	r.client.config.Logger.Warn("the database's clock has stepped; expired leases are left alone for the length of one",
 		"step", jump, "lease", r.client.config.Lease)
+}
+
+// adoptEvery is between two walks through the whole table in search of running
+// jobs that no claim names, while no program is known that makes such.
+const adoptEvery = 10 * time.Minute
+
+// adoption is a walk through the table, a part with each tick.
+type adoption struct {
+	began time.Time // when the last walk did; zero: there was none
+	page  int64     // where its next part begins; 0: it is over
+}
+
+// due says whether the next part is to be read now. others says that programs
+// work that write no claims: then one walk follows the other.
+func (a *adoption) due(now time.Time, others bool) bool {
+	if a.page > 0 {
+		return true
+	}
+	if !others && !a.began.IsZero() && now.Sub(a.began) < adoptEvery {
+		return false
+	}
+	a.began = now
+	return true
 }

@@ -30,7 +30,46 @@ const sqlUnspent = `r.fence < 4611686018427387902`
 // sqlClaim takes up to $3 due jobs of queue $1, in order of priority, run_at
 // and id, for worker $5 and a lease of $4 microseconds. In each of the five
 // priorities it begins behind the mark whose run_at is in $6 and id in $7.
+//
+// It changes no column of an index, so that an index is not changed either; see
+// migration 004. Where the jobs are whose lease is over is told by the row of
+// claims that goes along, whose id is returned with each job.
 const sqlClaim = `
+WITH chosen AS MATERIALIZED (
+    -- As an array the choice is made once, whatever plan the server takes;
+    -- "id IN (SELECT … LIMIT)" may run it again for every row and so take
+    -- more than the limit.
+    SELECT ARRAY(
+        SELECT c.id
+        FROM unnest('{-2,-1,0,1,2}'::smallint[], $6::timestamptz[], $7::bigint[]) AS p (priority, from_run_at, from_id)
+        -- Per priority the index is walked in order and each row locked as it
+        -- comes, until the outer LIMIT has enough: exactly as many as are taken.
+        CROSS JOIN LATERAL (
+            SELECT r.id
+            FROM {{schema}}.jobs AS r
+            WHERE r.queue = $1::text AND r.priority = p.priority
+              AND r.status = 'ready' AND r.run_at <= (SELECT clock_timestamp())
+              -- Not from the first entry of the index: those of jobs that run are
+              -- there, and those of jobs that have ended stay for as long as
+              -- somebody's snapshot does. As a pair, since one INSERT may give all
+              -- its jobs the same run_at.
+              AND (r.run_at, r.id) > (p.from_run_at, p.from_id)
+              AND ` + sqlUnspent + `
+              AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
+            ORDER BY r.run_at, r.id
+            LIMIT $3::bigint
+            -- NO KEY: a foreign key to the job does not stand in the way.
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS c
+        WHERE ` + sqlUnpaused + `
+        LIMIT $3::bigint) AS ids
+), written AS (
+    -- By the time at which the statement began: no lease ends before that.
+    INSERT INTO {{schema}}.claims (look_at, worker_id, ids)
+    SELECT statement_timestamp() + $4::bigint * interval '1 microsecond', $5::text, h.ids
+    FROM chosen AS h WHERE cardinality(h.ids) > 0
+    RETURNING id
+)
 UPDATE {{schema}}.jobs AS j SET
     status = 'running',
     -- Counted now, not when the handler fails: a job that takes its process
@@ -43,37 +82,12 @@ UPDATE {{schema}}.jobs AS j SET
     -- clock that steps back does no harm.
     fence = greatest(j.fence + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
     worker_id = $5::text
-WHERE j.id = ANY (ARRAY(
-        -- As an array the choice is made once, whatever plan the server takes;
-        -- "id IN (SELECT … LIMIT)" may run it again for every row and so take
-        -- more than the limit.
-        SELECT c.id
-        FROM unnest('{-2,-1,0,1,2}'::smallint[], $6::timestamptz[], $7::bigint[]) AS p (priority, from_run_at, from_id)
-        -- Per priority the index is walked in order and each row locked as it
-        -- comes, until the outer LIMIT has enough: exactly as many as are taken.
-        CROSS JOIN LATERAL (
-            SELECT r.id
-            FROM {{schema}}.jobs AS r
-            WHERE r.queue = $1::text AND r.priority = p.priority
-              AND r.status = 'ready' AND r.run_at <= (SELECT clock_timestamp())
-              -- Not from the first entry of the index: those of jobs that have
-              -- ended stay there for as long as somebody's snapshot does. As a
-              -- pair, since one INSERT may give all its jobs the same run_at.
-              AND (r.run_at, r.id) > (p.from_run_at, p.from_id)
-              AND ` + sqlUnspent + `
-              AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
-            ORDER BY r.run_at, r.id
-            LIMIT $3::bigint
-            -- NO KEY: a foreign key to the job does not stand in the way.
-            FOR NO KEY UPDATE SKIP LOCKED
-        ) AS c
-        WHERE ` + sqlUnpaused + `
-        LIMIT $3::bigint))
+WHERE j.id = ANY ((SELECT h.ids FROM chosen AS h)::bigint[])
   -- The state again, of the row itself: this is what makes two claims of one
-  -- job impossible, whatever was chosen above. Not "= 'ready'": on a table that
-  -- was never analysed the planner then reads all of the index of ready jobs.
-  AND j.status <> 'running'
-RETURNING j.id, j.fence, j.queue, j.kind, j.priority, j.payload, j.progress, j.run_at, j.created_at, j.attempts, j.max_attempts`
+  -- job impossible, whatever was chosen above.
+  AND j.status = 'ready'
+RETURNING j.id, j.fence, j.queue, j.kind, j.priority, j.payload, j.progress, j.run_at, j.created_at, j.attempts, j.max_attempts,
+          (SELECT w.id FROM written AS w)`
 
 // sqlNext says in how many microseconds the earliest ready job of the queue
 // that is left is due: 0 if it was due when this transaction began, which the
@@ -139,7 +153,7 @@ func (a *asked) read(rows pgx.Rows) error {
 	var queue, kind word
 	into := []any{
 		&r.ID, &r.Fence, &queue, &kind, &r.Priority, (*[]byte)(&r.Payload), (*[]byte)(&r.Progress),
-		&r.RunAt, &r.CreatedAt, &r.Attempt, &r.MaxAttempts,
+		&r.RunAt, &r.CreatedAt, &r.Attempt, &r.MaxAttempts, &r.Claim,
 	}
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {

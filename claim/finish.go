@@ -35,13 +35,16 @@ WITH o AS MATERIALIZED (
          WITH ORDINALITY AS o (id, fence, verb, delay, error, n)
 ), l AS MATERIALIZED (
     -- The fence alone proves that the claim is still the caller's, since every
-    -- way out of running moves it. A test of status would only tempt the
-    -- planner to walk the index of running jobs.
+    -- way out of running moves it. Each row by its key, whatever plan the server
+    -- would rather take.
     SELECT j.id, j.attempts, j.max_attempts, o.verb, o.delay, o.error, o.n
-    FROM o JOIN {{schema}}.jobs AS j ON j.id = o.id AND j.fence = o.fence
-    WHERE j.id = ANY ($1::bigint[])
-    ORDER BY j.id
-    FOR UPDATE OF j SKIP LOCKED
+    FROM (SELECT o.id, o.fence, o.verb, o.delay, o.error, o.n FROM o ORDER BY o.id) AS o
+    CROSS JOIN LATERAL (
+        SELECT j.id, j.attempts, j.max_attempts
+        FROM {{schema}}.jobs AS j
+        WHERE j.id = o.id AND j.fence = o.fence
+        FOR UPDATE SKIP LOCKED
+    ) AS j
 ), d AS MATERIALIZED (
     SELECT l.id, l.verb, l.delay, l.error, l.n,
            CASE WHEN l.verb IN ('done', 'dead', 'cancelled') THEN l.verb
@@ -87,6 +90,17 @@ SELECT CASE
        (SELECT count(*) FROM rung) -- or the bells would not be rung
 FROM o LEFT JOIN d ON d.n = o.n
 ORDER BY o.n`
+
+// sqlClose deletes the rows of claims $1 in which no job runs, whoever says so.
+// A row that somebody holds, who is looking into it, is left to him.
+const sqlClose = `
+DELETE FROM {{schema}}.claims AS c
+WHERE c.id = ANY (ARRAY(
+    SELECT k.id
+    FROM {{schema}}.claims AS k
+    WHERE k.id = ANY ($1::bigint[])
+      AND (SELECT true FROM {{schema}}.jobs AS j WHERE j.id = ANY (k.ids) AND j.status = 'running' LIMIT 1) IS NULL
+    FOR UPDATE SKIP LOCKED))`
 
 // sqlGone says that the job of the claim o has left no trace.
 const sqlGone = `(SELECT true FROM {{schema}}.jobs AS j WHERE j.id = o.id) IS NULL
@@ -156,8 +170,11 @@ func (t *Table) tell(b *pgx.Batch, outcomes []Outcome) *answers {
 	n := len(outcomes)
 	ids, fences := make([]int64, n), make([]int64, n)
 	var verbs, texts []string
-	var delays []int64
+	var delays, closed []int64
 	for i, o := range outcomes {
+		if o.Closes != 0 {
+			closed = append(closed, o.Closes)
+		}
 		ids[i], fences[i] = o.ID, o.Fence
 		verbs = set(verbs, i, n, string(o.Verb), string(Done))
 		delays = set(delays, i, n, min(max(o.Delay, 0), maxDelay).Microseconds(), 0)
@@ -165,6 +182,10 @@ func (t *Table) tell(b *pgx.Batch, outcomes []Outcome) *answers {
 	}
 	a := &answers{results: make([]Result, 0, n)}
 	b.Queue(t.sql(sqlFinish), ids, fences, verbs, delays, texts).Query(a.read)
+	if len(closed) > 0 {
+		// A statement of its own, which sees what the one before has done.
+		b.Queue(t.sql(sqlClose), closed)
+	}
 	return a
 }
 

@@ -85,7 +85,7 @@ func (b *bench) fresh(t testing.TB) *bench {
 	t.Helper()
 	other := *b
 	other.t = t
-	for _, table := range []string{"jobs", "finished", "queues", "workers"} { // by hand: a worker may not TRUNCATE
+	for _, table := range []string{"jobs", "finished", "queues", "workers", "claims"} { // by hand: a worker may not TRUNCATE
 		other.exec("DELETE FROM {{schema}}." + table)
 	}
 	return &other

@@ -20,10 +20,13 @@ WITH o AS MATERIALIZED (
     SELECT o.id, o.fence FROM unnest($1::bigint[], $2::bigint[]) AS o (id, fence)
 ), l AS MATERIALIZED (
     SELECT j.id
-    FROM o JOIN {{schema}}.jobs AS j ON j.id = o.id AND j.fence = o.fence
-    WHERE j.id = ANY ($1::bigint[])
-    ORDER BY j.id
-    FOR NO KEY UPDATE OF j SKIP LOCKED
+    FROM (SELECT o.id, o.fence FROM o ORDER BY o.id) AS o
+    CROSS JOIN LATERAL (
+        SELECT j.id
+        FROM {{schema}}.jobs AS j
+        WHERE j.id = o.id AND j.fence = o.fence
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS j
 ), moved AS (
     UPDATE {{schema}}.jobs AS j SET lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'
     WHERE j.id = ANY (ARRAY(SELECT l.id FROM l))

@@ -41,10 +41,10 @@ type Died struct {
 //
 // roster: what the tick returns. Of two workers the one with the smaller key is
 // first; those without a lock come after those with one. Whether any of the
-// others works is asked from the newest lease on, so that one row is read, but
-// for our own.
+// others works is asked of the claims: one that has just ended counts, until its
+// row is deleted.
 const sqlRoster = `others AS MATERIALIZED (
-    SELECT w.worker_id, w.lock_key, w.tableoid::integer AS class, w.server_start, w.written_at, w.queues, w.kinds
+    SELECT w.worker_id, w.lock_key, w.tableoid::integer AS class, w.server_start, w.written_at, w.queues, w.kinds, w.writes_claims
     FROM {{schema}}.workers AS w
     WHERE w.worker_id <> $10::text
 ), silent AS MATERIALIZED (
@@ -58,11 +58,14 @@ const sqlRoster = `others AS MATERIALIZED (
     WHERE o.worker_id IN (SELECT s.worker_id FROM silent AS s)
        OR o.lock_key IS NULL AND o.written_at < clock_timestamp() - interval '10 minutes'
 ), holders AS MATERIALIZED (
-    SELECT DISTINCT j.worker_id
-    FROM {{schema}}.jobs AS j
+    SELECT DISTINCT c.worker_id
+    FROM {{schema}}.claims AS c
     WHERE (SELECT count(*) FROM doubtful) > 0
-      AND j.status = 'running' AND j.lease_until >= (SELECT e.lease FROM edge AS e)
-      AND j.worker_id = ANY (ARRAY(SELECT f.worker_id FROM doubtful AS f))
+      AND c.worker_id = ANY (ARRAY(SELECT f.worker_id FROM doubtful AS f))
+      AND (SELECT true FROM {{schema}}.jobs AS j
+           WHERE j.id = ANY (c.ids) AND j.status = 'running' AND j.worker_id = c.worker_id
+             AND j.lease_until >= (SELECT e.lease FROM edge AS e)
+           LIMIT 1)
 ), dead AS MATERIALIZED (
     SELECT w.worker_id
     FROM unnest($8::text[], $9::integer[]) AS d (worker_id, lock_key)
@@ -98,17 +101,15 @@ const sqlRoster = `others AS MATERIALIZED (
                      + (SELECT count(*) FROM others AS o WHERE o.lock_key IS NULL AND o.worker_id < $10::text)
            END AS rank,
            coalesce((SELECT true
-                     FROM {{schema}}.jobs AS j
+                     FROM {{schema}}.claims AS c
                      WHERE (SELECT count(*) FROM live) > 0
-                       AND j.status = 'running' AND j.lease_until >= (SELECT e.lease FROM edge AS e)
-                       AND j.worker_id <> $10::text
-                       AND j.worker_id = ANY (ARRAY(SELECT v.worker_id FROM live AS v))
-                     ORDER BY j.lease_until DESC
+                       AND c.worker_id = ANY (ARRAY(SELECT v.worker_id FROM live AS v))
                      LIMIT 1), false) AS others,
            (SELECT count(*) FROM own) > 0 AS registered,
            (SELECT count(*) FROM doubtful AS f
             WHERE f.worker_id NOT IN (SELECT h.worker_id FROM holders AS h)
-              AND f.written_at < clock_timestamp() - interval '1 minute') > 0 AS stale
+              AND f.written_at < clock_timestamp() - interval '1 minute') > 0 AS stale,
+           (SELECT count(*) FROM others AS o WHERE NOT o.writes_claims) > 0 AS adopt
 ), `
 
 // sqlNoRoster knows nobody, and gives the parameters their types.
@@ -119,5 +120,5 @@ const sqlNoRoster = `dead AS (
 ), peers AS (
     SELECT NULL::text AS queue, NULL::text AS worker_id WHERE false
 ), roster AS (
-    SELECT '[]'::json AS silent, 0::bigint AS rank, false AS others, false AS registered, false AS stale
+    SELECT '[]'::json AS silent, 0::bigint AS rank, false AS others, false AS registered, false AS stale, false AS adopt
 ), `

@@ -48,7 +48,8 @@ func names(schema string) *strings.Replacer {
 // statements lists every statement of the room, for In and for the test that
 // prepares each of them on every supported server.
 var statements = []string{
-	sqlSettings, sqlClaim, sqlNext, sqlDrained, sqlFinish, sqlComplete, sqlExtend, sqlCheck, sqlProgress, sqlTick, sqlTickByLeases, sqlPrune,
+	sqlSettings, sqlClaim, sqlNext, sqlDrained, sqlFinish, sqlClose, sqlComplete, sqlExtend, sqlCheck, sqlProgress,
+	sqlTick, sqlTickByLeases, sqlAdopt, sqlPrune,
 	sqlCancel, sqlRelease, sqlRetry, sqlDelete,
 	sqlSetKeep, sqlSetBell, sqlPause, sqlResume, sqlQueues,
 	sqlHasty, sqlSeatRow, sqlSeat, sqlPromise, sqlRevoke, sqlAlone, sqlRingNext, sqlRing, sqlYield, sqlPromises,

@@ -22,20 +22,21 @@ const (
 // attempt, with a later run_at, so that a job which hangs does not keep its
 // place at the head; or end as dead when that was the last attempt. At most $3
 // of them, passing over the first $7, and only leases that were to end before
-// $6. State, lease and fence are read under the row's lock and written in the
-// same statement; a row that somebody holds, such as an open CompleteTx, is
-// skipped. Recovery rests on the lease alone: who is dead only shortens the
-// wait, and with no table but jobs everything comes back.
+// $6. They are found by their claims, see sqlDue. State, lease and fence are read
+// under the row's lock and written in the same statement; a row that somebody
+// holds, such as an open CompleteTx, is skipped. Recovery rests on the lease
+// alone: who is dead only shortens the wait, and without the table of workers
+// everything comes back.
 //
-// Look: when the earliest job of each queue is due, and when the earliest
-// lease of a running job ends.
+// Look: when the earliest job of each queue is due, and when the next claim is
+// to be looked into.
 //
 // Ring: token $5 on channel $4, for this process alone, as proof that it hears.
-const sqlTick = sqlEdge + sqlRoster + sqlReap
+const sqlTick = sqlEdge + sqlRoster + sqlDue + sqlReap
 
 // sqlTickByLeases is the same for a process that has no access to the table of
 // workers, or is not to be in it.
-const sqlTickByLeases = sqlEdge + sqlNoRoster + sqlReap
+const sqlTickByLeases = sqlEdge + sqlNoRoster + sqlDue + sqlReap
 
 // sqlEdge tells the leases that are over, which end before it, from the others.
 // A clock that has stepped forward since the caller last saw it, $6, ends no
@@ -45,31 +46,7 @@ WITH edge AS MATERIALIZED (
     SELECT least(clock_timestamp(), $6::timestamptz) AS lease
 ), `
 
-const sqlReap = `l AS MATERIALIZED (
-    SELECT p.id, p.worker_id, p.attempts, p.max_attempts
-    FROM (
-        SELECT o.id, o.worker_id, o.attempts, o.max_attempts
-        FROM (
-            SELECT j.id, j.worker_id, j.attempts, j.max_attempts
-            FROM {{schema}}.jobs AS j
-            WHERE (SELECT count(*) FROM dead) > 0 -- most often nobody: nothing is read then
-              AND j.status = 'running' AND j.lease_until >= (SELECT e.lease FROM edge AS e)
-              AND j.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d))
-            ORDER BY j.lease_until, j.id
-            LIMIT $3::bigint + $7::bigint
-            FOR UPDATE SKIP LOCKED) AS o
-        UNION ALL
-        SELECT o.id, o.worker_id, o.attempts, o.max_attempts
-        FROM (
-            SELECT j.id, j.worker_id, j.attempts, j.max_attempts
-            FROM {{schema}}.jobs AS j
-            WHERE j.status = 'running' AND j.lease_until < (SELECT e.lease FROM edge AS e)
-            ORDER BY j.lease_until, j.id
-            LIMIT $3::bigint + $7::bigint
-            FOR UPDATE SKIP LOCKED) AS o
-    ) AS p
-    LIMIT $3::bigint OFFSET $7::bigint
-), back AS (
+const sqlReap = `back AS (
     UPDATE {{schema}}.jobs AS j SET
         status = 'ready', lease_until = NULL, worker_id = NULL,
         fence = j.fence + 1,
@@ -113,17 +90,18 @@ SELECT q.name,
                   AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
                 ORDER BY r.run_at, r.id LIMIT 1) AS n),
            (SELECT min(b.run_at) FROM back AS b WHERE b.queue = q.name)) - clock_timestamp()) * 1000000)::bigint END,
-       (extract(epoch FROM (SELECT min(j.lease_until) FROM {{schema}}.jobs AS j
-                            WHERE j.status = 'running' AND j.lease_until >= (SELECT clock_timestamp()))
-                           - clock_timestamp()) * 1000000)::bigint,
+       (extract(epoch FROM least(
+           (SELECT min(c.look_at) FROM {{schema}}.claims AS c WHERE c.look_at >= (SELECT clock_timestamp())),
+           (SELECT min(o.look_at) FROM opened AS o)) - clock_timestamp()) * 1000000)::bigint,
        (SELECT count(*) FROM l),
+       (SELECT count(*) FROM due) < (SELECT count(*) FROM dues),
        -- By min, not EXISTS: that would read the whole table for a row that is
        -- most often not there.
        coalesce((SELECT min(f.keep_until) FROM {{schema}}.finished AS f) < clock_timestamp(), false),
        clock_timestamp(),
        (SELECT coalesce(json_agg(json_build_object('worker', x.worker_id, 'jobs', x.jobs)), '[]')
         FROM (SELECT l.worker_id, count(*) AS jobs FROM l JOIN dead AS d ON d.worker_id = l.worker_id GROUP BY l.worker_id) AS x),
-       r.silent, r.rank, r.others, r.registered, r.stale,
+       r.silent, r.rank, r.others, r.registered, r.stale, r.adopt,
        coalesce((SELECT array_agg(p.worker_id) FROM peers AS p WHERE p.queue = q.name), '{}'),
        (SELECT count(*) FROM rung)
 FROM unnest($1::text[]) AS q (name)
@@ -154,9 +132,11 @@ type TickRequest struct {
 // Ticked is what one tick saw and did.
 type Ticked struct {
 	Next     map[string]time.Duration // per queue: until its earliest ready job is due; ≤ 0: due; absent: none
-	Lease    time.Duration            // until the earliest lease of a running job ends, if HasLease
+	Lease    time.Duration            // until the earliest lease of a running job may end, if HasLease
 	HasLease bool
 	Reaped   int // jobs whose lease was over
+	// More says that another tick may reap more at once.
+	More bool
 	// Refused is why some of them were not reaped: the database does not let
 	// them end, because of a foreign key or a trigger of somebody's.
 	Refused error
@@ -180,6 +160,9 @@ type Ticked struct {
 	Registered bool
 	// Stale says that there are rows of workers for Sweep.
 	Stale bool
+	// Adopt says that a program works that writes no claims: its jobs are found by
+	// Adopt alone.
+	Adopt bool
 }
 
 // Tick reaps, looks and rings, in one statement and one commit.
@@ -217,6 +200,7 @@ func (t *Table) tickAround(ctx context.Context, db DB, r TickRequest) (Ticked, e
 	}
 	ticked, err := t.tick(ctx, db, r, 0, 0)
 	ticked.Reaped, ticked.Refused = reaped, refused
+	ticked.More = ticked.More || reaped == ReapBatch
 	for worker, jobs := range died {
 		ticked.Died = append(ticked.Died, Died{worker, jobs})
 	}
@@ -254,8 +238,8 @@ func (t *Table) tick(ctx context.Context, db DB, r TickRequest, limit, skip int)
 	var peers []string
 	var rung int64
 	_, err = pgx.ForEachRow(rows, []any{
-		&queue, &next, &lease, &ticked.Reaped, &ticked.Expired, &ticked.Now,
-		&ticked.Died, &ticked.Silent, &ticked.Rank, &ticked.Others, &ticked.Registered, &ticked.Stale, &peers, &rung,
+		&queue, &next, &lease, &ticked.Reaped, &ticked.More, &ticked.Expired, &ticked.Now,
+		&ticked.Died, &ticked.Silent, &ticked.Rank, &ticked.Others, &ticked.Registered, &ticked.Stale, &ticked.Adopt, &peers, &rung,
 	}, func() error {
 		ticked.Peers[queue] = peers
 		if next != nil {
@@ -269,6 +253,7 @@ func (t *Table) tick(ctx context.Context, db DB, r TickRequest, limit, skip int)
 	if err != nil {
 		return Ticked{}, err
 	}
+	ticked.More = ticked.More || ticked.Reaped == ReapBatch
 	return ticked, nil
 }
 

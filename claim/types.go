@@ -25,6 +25,7 @@ type Row struct {
 	CreatedAt   time.Time
 	Attempt     int // this attempt, counted from 1
 	MaxAttempts int
+	Claim       int64 // what was claimed together has the same; for Outcome.Closes
 }
 
 // Lease returns the claim under which the row is held.
@@ -92,6 +93,10 @@ type Outcome struct {
 	Verb  Verb
 	Delay time.Duration // for Retry and Snooze
 	Error string        // for Retry, Dead, Cancelled and Release; cleaned and cut before it is stored
+	// Closes is the Row.Claim of a claim of which this is the last outcome; 0:
+	// others are to come. It saves others a look at jobs that have long ended, and
+	// may be left out, or be wrong: a claim with a job that runs stays open.
+	Closes int64
 }
 
 // Result says what the database made of an Outcome.

@@ -12,12 +12,12 @@ import (
 // replaced wherever it is found.
 var weakened = map[torture.Guard][]struct{ from, to string }{
 	torture.FinishFence: {{
-		"ON j.id = o.id AND j.fence = o.fence\n    WHERE j.id = ANY ($1::bigint[])\n    ORDER BY j.id\n    FOR UPDATE OF",
-		"ON j.id = o.id\n    WHERE j.id = ANY ($1::bigint[])\n    ORDER BY j.id\n    FOR UPDATE OF",
+		"WHERE j.id = o.id AND j.fence = o.fence\n        FOR UPDATE SKIP LOCKED",
+		"WHERE j.id = o.id\n        FOR UPDATE SKIP LOCKED",
 	}},
 	torture.ExtendFence: {{
-		"ON j.id = o.id AND j.fence = o.fence\n    WHERE j.id = ANY ($1::bigint[])\n    ORDER BY j.id\n    FOR NO KEY UPDATE OF",
-		"ON j.id = o.id\n    WHERE j.id = ANY ($1::bigint[])\n    ORDER BY j.id\n    FOR NO KEY UPDATE OF",
+		"WHERE j.id = o.id AND j.fence = o.fence\n        FOR NO KEY UPDATE SKIP LOCKED",
+		"WHERE j.id = o.id\n        FOR NO KEY UPDATE SKIP LOCKED",
 	}, {
 		"WHERE m.id = o.id AND m.fence = o.fence)",
 		"WHERE m.id = o.id)",
@@ -28,8 +28,8 @@ var weakened = map[torture.Guard][]struct{ from, to string }{
 	}},
 	// What was found to be over is taken two seconds later, by its id.
 	torture.ReapLock: {{
-		"FOR UPDATE SKIP LOCKED) AS o",
-		") AS o",
+		"OFFSET $7::bigint\n    FOR UPDATE SKIP LOCKED",
+		"OFFSET $7::bigint",
 	}, {
 		"SELECT l.id FROM l WHERE l.attempts < l.max_attempts",
 		"SELECT l.id FROM l WHERE l.attempts < l.max_attempts AND (l.id > (SELECT min(f.id) FROM l AS f) OR pg_sleep(2) IS NOT NULL)",
@@ -38,7 +38,7 @@ var weakened = map[torture.Guard][]struct{ from, to string }{
 		"FOR NO KEY UPDATE SKIP LOCKED\n        ) AS c",
 		") AS c",
 	}, {
-		"AND j.status <> 'running'\nRETURNING",
+		"AND j.status = 'ready'\nRETURNING",
 		"RETURNING",
 	}},
 	torture.ClaimCounts: {{

@@ -39,15 +39,16 @@ const lockTries = 5
 // The lock is of the session: class is the oid of the table, whose lowest 32
 // bits are all that it has, and the key is from a sequence.
 const sqlRegister = `
-INSERT INTO {{schema}}.workers AS w (worker_id, lock_key, server_start, started_at, version, queues, kinds)
+INSERT INTO {{schema}}.workers AS w (worker_id, lock_key, server_start, started_at, version, queues, kinds, writes_claims)
 VALUES ($1::text,
         CASE WHEN $6::boolean THEN nextval({{worker_keys}}::regclass)::integer END,
         CASE WHEN $6::boolean THEN pg_postmaster_start_time() END,
         clock_timestamp() - $5::bigint * interval '1 microsecond',
-        $2::text, $3::text::jsonb, $4::text[])
+        $2::text, $3::text::jsonb, $4::text[], true)
 ON CONFLICT (worker_id) DO UPDATE SET
     lock_key = excluded.lock_key, server_start = excluded.server_start, written_at = clock_timestamp(),
-    version = excluded.version, queues = excluded.queues, kinds = excluded.kinds
+    version = excluded.version, queues = excluded.queues, kinds = excluded.kinds,
+    writes_claims = excluded.writes_claims
 RETURNING coalesce(w.lock_key, 0), coalesce(pg_try_advisory_lock(w.tableoid::integer, w.lock_key), false)`
 
 // Register writes the worker's row. With locks it takes the lock that tells
@@ -100,12 +101,11 @@ const SweepBatch = 100
 
 // sqlSweep deletes up to $1 rows of workers that are gone: whose lock is free,
 // or, where there is none, who were not heard of for longer than any lives
-// without writing again; and who hold no job that still has a lease. A worker
+// without writing again; and who have no claim any more. A worker
 // that lives all the same writes its row again.
 const sqlSweep = `
 WITH holders AS MATERIALIZED (
-    SELECT DISTINCT j.worker_id FROM {{schema}}.jobs AS j
-    WHERE j.status = 'running' AND j.lease_until >= (SELECT clock_timestamp())
+    SELECT DISTINCT c.worker_id FROM {{schema}}.claims AS c
 )
 DELETE FROM {{schema}}.workers AS w
 WHERE w.worker_id = ANY (ARRAY(

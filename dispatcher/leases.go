@@ -41,8 +41,9 @@ func (h *held) extendable() bool { return !h.lost && !h.stuck }
 type leases struct {
 	term time.Duration
 	held map[claim.Lease]*held
-	look time.Time // nothing is to be done before; zero: never
-	pace pace      // after an extension that failed
+	open map[int64]int // how many of each claim are in hand, by Row.Claim
+	look time.Time     // nothing is to be done before; zero: never
+	pace pace          // after an extension that failed
 
 	recalled bool // a check is wanted of all that is in hand
 	checks   pace // after a check that failed
@@ -52,7 +53,7 @@ type leases struct {
 }
 
 func newLeases(term time.Duration) *leases {
-	return &leases{term: term, held: make(map[claim.Lease]*held), pace: databasePace(), checks: databasePace()}
+	return &leases{term: term, held: make(map[claim.Lease]*held), open: make(map[int64]int), pace: databasePace(), checks: databasePace()}
 }
 
 // extendTime is how long an extension may take: what is not back after a third
@@ -65,6 +66,7 @@ func checkTime(term time.Duration) time.Duration { return extendTime(term) / 2 }
 
 func (l *leases) add(h *held) {
 	l.held[h.row.Lease()] = h
+	l.open[h.row.Claim]++
 	l.look = earliest(l.look, h.since.Add(l.term/3)) // nobody is stuck before
 }
 
@@ -74,7 +76,35 @@ func (l *leases) recall(now time.Time) {
 }
 
 // drop forgets a lease whose job the database has taken back.
-func (l *leases) drop(lease claim.Lease) { delete(l.held, lease) }
+func (l *leases) drop(lease claim.Lease) {
+	h := l.held[lease]
+	if h == nil {
+		return
+	}
+	delete(l.held, lease)
+	if l.open[h.row.Claim]--; l.open[h.row.Claim] == 0 {
+		delete(l.open, h.row.Claim)
+	}
+}
+
+// close says with which of the outcomes, if all of them are stored, nothing of a
+// claim is in hand any more.
+func (l *leases) close(outcomes []claim.Outcome) {
+	if len(outcomes) == 0 {
+		return
+	}
+	going := make(map[int64]int)
+	for i, o := range outcomes {
+		h := l.held[o.Lease]
+		if h == nil || h.row.Claim == 0 {
+			continue
+		}
+		going[h.row.Claim]++
+		if going[h.row.Claim] == l.open[h.row.Claim] {
+			outcomes[i].Closes = h.row.Claim
+		}
+	}
+}
 
 // duties is what is to be done about the leases, in this order.
 type duties struct {

@@ -170,6 +170,7 @@ func (l *loop) turn(now time.Time) (next time.Time, more bool) {
 		if !ok {
 			break
 		}
+		l.leases.close(trip.Outcomes)
 		l.errands[trip.Lane] <- errand{trip: trip}
 	}
 	if open, ok := l.desk.second.order(now); ok {
@@ -362,7 +363,7 @@ func (l *loop) landed(r returned) {
 		l.begin(s)
 	}
 	for _, row := range landing.back {
-		l.leases.add(&held{row: claim.Row{ID: row.ID, Fence: row.Fence}, since: r.sent})
+		l.leases.add(&held{row: claim.Row{ID: row.ID, Fence: row.Fence, Claim: row.Claim}, since: r.sent})
 		l.desk.outbox.put(claim.Outcome{Lease: row.Lease(), Verb: claim.Return})
 	}
 	if len(landing.back) > 0 && !l.desk.closed {

@@ -49,6 +49,7 @@ ALTER TABLE {{schema}}.jobs OWNER TO {{roles}};
 ALTER TABLE {{schema}}.finished OWNER TO {{roles}};
 ALTER TABLE {{schema}}.queues OWNER TO {{roles}};
 ALTER TABLE {{schema}}.workers OWNER TO {{roles}};
+ALTER TABLE {{schema}}.claims OWNER TO {{roles}};
 ALTER VIEW {{schema}}.all_jobs OWNER TO {{roles}};
 ALTER SEQUENCE {{schema}}.worker_keys OWNER TO {{roles}};
 ALTER SEQUENCE {{schema}}.quiet_slots OWNER TO {{roles}};
@@ -71,7 +72,7 @@ GRANT EXECUTE ON FUNCTION {{schema}}.enqueue(text, jsonb, text, integer, timesta
 -- Workers: every row, and nothing of the schema itself. They need what
 -- operators need as well: to retry, cancel, delete, pause.
 GRANT USAGE ON SCHEMA {{schema}} TO {{roles}};
-GRANT SELECT, INSERT, UPDATE, DELETE ON {{schema}}.jobs, {{schema}}.finished, {{schema}}.queues, {{schema}}.workers TO {{roles}};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {{schema}}.jobs, {{schema}}.finished, {{schema}}.queues, {{schema}}.workers, {{schema}}.claims TO {{roles}};
 GRANT SELECT ON {{schema}}.schema_migrations, {{schema}}.all_jobs TO {{roles}};
 GRANT USAGE ON SEQUENCE {{schema}}.worker_keys, {{schema}}.quiet_slots TO {{roles}};
 -- The first four are everybody's unless that was taken away.
@@ -89,7 +90,7 @@ ALTER DEFAULT PRIVILEGES {{maker}}IN SCHEMA {{schema}} GRANT EXECUTE ON FUNCTION
 	{func(r Roles) []string { return r.Monitors }, `
 -- Monitors: read everything, payloads included.
 GRANT USAGE ON SCHEMA {{schema}} TO {{roles}};
-GRANT SELECT ON {{schema}}.schema_migrations, {{schema}}.jobs, {{schema}}.finished, {{schema}}.queues, {{schema}}.workers, {{schema}}.all_jobs TO {{roles}};
+GRANT SELECT ON {{schema}}.schema_migrations, {{schema}}.jobs, {{schema}}.finished, {{schema}}.queues, {{schema}}.workers, {{schema}}.claims, {{schema}}.all_jobs TO {{roles}};
 -- Everybody's unless that was taken away.
 GRANT EXECUTE ON FUNCTION {{schema}}.promised(integer) TO {{roles}};
 ALTER DEFAULT PRIVILEGES {{maker}}IN SCHEMA {{schema}} GRANT SELECT ON TABLES TO {{roles}};

@@ -1,0 +1,68 @@
+-- Migration 004: claims that touch no index.
+-- oldest code: 1
+--
+-- An UPDATE that changes no column of an index, and whose new row fits on the
+-- page of the old one, leaves all indexes alone. So a claim changes nothing
+-- that an index knows: jobs that run stay where they were in the order of
+-- claims, which steps over them, and leases that are over are found by the table
+-- claims.
+--
+-- Programs of versions 1 to 3 run on it. They write no row into claims: who knows
+-- this version looks for what they hold in the whole table, every now and then.
+-- Their own ticks read the whole table each time.
+--
+-- While the new index is built, about a second for each million of live jobs,
+-- everybody else waits: enqueues, claims and outcomes too.
+
+-- One row for each claim that may still have a running job. It only says where
+-- to look, and when: what a job's lease is, and whose it is, is in its own row.
+-- Every running job is in the row of its claim, which is written by the same
+-- statement, and no lease ends before look_at: until then nobody need look.
+--
+-- Not in jobs, where a claim would have to change an index. And not in workers:
+-- the jobs of one that has died are found by the ids of its claims.
+CREATE TABLE {{schema}}.claims (
+    id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    look_at   timestamptz NOT NULL,
+    worker_id text        NOT NULL,
+    ids       bigint[]    NOT NULL
+)
+-- The row of 500 jobs has 4 kB, which are not worth the time to compress.
+WITH (toast_tuple_target = 8160);
+
+-- Who works may write here too, or would claim nothing from now on.
+SET LOCAL fencepost.schema = {{channel}};
+DO $rights$
+DECLARE
+    worker text;
+BEGIN
+    FOR worker IN
+        SELECT DISTINCT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
+        FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS a
+        WHERE c.oid = format('%I.jobs', current_setting('fencepost.schema'))::regclass AND a.privilege_type = 'UPDATE'
+    LOOP
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I.claims TO %s', current_setting('fencepost.schema'), worker);
+    END LOOP;
+END
+$rights$;
+
+-- Known to others as one that writes into claims.
+ALTER TABLE {{schema}}.workers ADD COLUMN writes_claims boolean NOT NULL DEFAULT false;
+
+-- Once and for all that follows, or somebody who has read the table and waits to
+-- write into it would wait for us, and we for him.
+LOCK TABLE {{schema}}.jobs IN ACCESS EXCLUSIVE MODE;
+DROP INDEX {{schema}}.jobs_ready;
+DROP INDEX {{schema}}.jobs_running;
+-- The order in which jobs are claimed. Of all jobs: with a condition on status,
+-- each claim would have to take its jobs out of the index.
+CREATE INDEX jobs_order ON {{schema}}.jobs (queue, priority, run_at, id);
+-- Room on each page for the rows that claims make of those that are there.
+ALTER TABLE {{schema}}.jobs SET (fillfactor = 50);
+-- What runs at this moment.
+INSERT INTO {{schema}}.claims (look_at, worker_id, ids)
+SELECT min(r.lease_until), r.worker_id, array_agg(r.id)
+FROM (SELECT j.id, j.worker_id, j.lease_until,
+             (row_number() OVER (PARTITION BY j.worker_id ORDER BY j.id) - 1) / 500 AS part
+      FROM {{schema}}.jobs AS j WHERE j.status = 'running') AS r
+GROUP BY r.worker_id, r.part;
