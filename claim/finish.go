@@ -33,11 +33,14 @@ WITH o AS MATERIALIZED (
     SELECT o.id, o.fence, coalesce(o.verb, 'done') AS verb, coalesce(o.delay, 0) AS delay, o.error, o.n
     FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[])
          WITH ORDINALITY AS o (id, fence, verb, delay, error, n)
-), l AS MATERIALIZED (
+), d AS MATERIALIZED (
     -- The fence alone proves that the claim is still the caller's, since every
     -- way out of running moves it. Each row by its key, whatever plan the server
     -- would rather take.
-    SELECT j.id, j.attempts, j.max_attempts, o.verb, o.delay, o.error, o.n
+    SELECT j.id, o.verb, o.delay, o.error, o.n,
+           CASE WHEN o.verb IN ('done', 'dead', 'cancelled') THEN o.verb
+                WHEN o.verb IN ('retry', 'release') AND j.attempts >= j.max_attempts THEN 'dead'
+                ELSE 'ready' END AS status
     FROM (SELECT o.id, o.fence, o.verb, o.delay, o.error, o.n FROM o ORDER BY o.id) AS o
     CROSS JOIN LATERAL (
         SELECT j.id, j.attempts, j.max_attempts
@@ -45,12 +48,6 @@ WITH o AS MATERIALIZED (
         WHERE j.id = o.id AND j.fence = o.fence
         FOR UPDATE SKIP LOCKED
     ) AS j
-), d AS MATERIALIZED (
-    SELECT l.id, l.verb, l.delay, l.error, l.n,
-           CASE WHEN l.verb IN ('done', 'dead', 'cancelled') THEN l.verb
-                WHEN l.verb IN ('retry', 'release') AND l.attempts >= l.max_attempts THEN 'dead'
-                ELSE 'ready' END AS status
-    FROM l
 ), back AS (
     UPDATE {{schema}}.jobs AS j SET
         status = 'ready', lease_until = NULL, worker_id = NULL,
@@ -77,8 +74,11 @@ WITH o AS MATERIALIZED (
 ), rung AS (
     SELECT {{schema}}.ring(back.queue, min(back.run_at)) FROM back GROUP BY back.queue
 )
-SELECT CASE
-           WHEN d.id IS NOT NULL THEN 'stored'
+-- Most are stored, and these are only counted: a row for each would cost as much
+-- as a tenth of all else.
+SELECT 0::bigint, 'stored', (SELECT count(*) FROM d), (SELECT count(*) FROM rung) -- or the bells would not be rung
+UNION ALL
+SELECT o.n, CASE
            -- An earlier call whose answer was lost, or the handler's own transaction.
            -- As scalars, not EXISTS, which the planner may turn into one hash of
            -- the whole table.
@@ -86,10 +86,10 @@ SELECT CASE
            WHEN (SELECT true FROM {{schema}}.jobs AS j WHERE j.id = o.id AND j.fence = o.fence) THEN 'busy'
            WHEN ` + sqlGone + ` THEN 'gone'
            ELSE 'lost'
-       END,
-       (SELECT count(*) FROM rung) -- or the bells would not be rung
-FROM o LEFT JOIN d ON d.n = o.n
-ORDER BY o.n`
+       END, 0, 0
+FROM o
+-- Mostly none, and then none is looked for.
+WHERE (SELECT count(*) FROM d) < cardinality($1::bigint[]) AND o.n <> ALL (ARRAY(SELECT d.n FROM d))`
 
 // sqlClose deletes the rows of claims $1 in which no job runs, whoever says so.
 // A row that somebody holds, who is looking into it, is left to him.
@@ -180,7 +180,7 @@ func (t *Table) tell(b *pgx.Batch, outcomes []Outcome) *answers {
 		delays = set(delays, i, n, min(max(o.Delay, 0), maxDelay).Microseconds(), 0)
 		texts = set(texts, i, n, payload.CleanText(o.Error, maxErrorBytes), "")
 	}
-	a := &answers{results: make([]Result, 0, n)}
+	a := &answers{results: slices.Repeat([]Result{Stored}, n)}
 	b.Queue(t.sql(sqlFinish), ids, fences, verbs, delays, texts).Query(a.read)
 	if len(closed) > 0 {
 		// A statement of its own, which sees what the one before has done.
@@ -201,17 +201,31 @@ func set[T comparable](column []T, i, n int, value, usual T) []T {
 	return column
 }
 
+// read takes the answers to the outcomes that were not stored just now. The row
+// for all others says how many these are; it may come at any place.
 func (a *answers) read(rows pgx.Rows) error {
 	var verdict word
-	var rung int64
-	into := []any{&verdict, &rung}
+	var place, stored, rung int64
+	told := 0
+	into := []any{&place, &verdict, &stored, &rung}
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		a.results = append(a.results, resultOf(verdict))
+		if place == 0 {
+			told += int(stored)
+			continue
+		}
+		a.results[place-1] = resultOf(verdict)
+		told++
 	}
-	return rows.Err()
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if told != len(a.results) {
+		return fmt.Errorf("%d answers to %d outcomes", told, len(a.results))
+	}
+	return nil
 }
 
 func resultOf(verdict word) Result {
