@@ -77,10 +77,12 @@ const sqlDue = `dues AS MATERIALIZED (
 // adoptPages is how much of the table one Adopt reads: 32 MB.
 const adoptPages = 4096
 
-// sqlAdopt writes rows of claims for jobs that run and are in none: their
-// programs are of a version that knows no claims, or somebody has set them to
-// running by hand. It reads $2 pages of the table from page $1 on, and returns
-// whether there are more.
+// sqlAdopt writes rows of claims for jobs that run and are in none of their
+// worker's that is looked into in time: their programs are of a version that knows
+// no claims, or somebody has set them to running by hand. One that is in the row
+// of a worker who had it before is found when its lease ends, but not when its
+// worker dies. It reads $2 pages of the table from page $1 on, and returns whether
+// there are more.
 const sqlAdopt = `
 WITH written AS (
     INSERT INTO {{schema}}.claims (look_at, worker_id, ids)
@@ -90,7 +92,11 @@ WITH written AS (
           FROM {{schema}}.jobs AS j
           WHERE j.ctid >= ('(' || $1::bigint || ',0)')::tid AND j.ctid < ('(' || ($1::bigint + $2::bigint) || ',0)')::tid
             AND j.status = 'running'
-            AND NOT EXISTS (SELECT FROM (SELECT unnest(c.ids) AS id FROM {{schema}}.claims AS c) AS k WHERE k.id = j.id)) AS r
+            AND NOT EXISTS (
+                SELECT FROM (SELECT unnest(c.ids) AS id, c.worker_id, c.look_at FROM {{schema}}.claims AS c) AS k
+                WHERE k.id = j.id AND k.worker_id = j.worker_id
+                  -- A second later is as soon, for one that a tick could not reap.
+                  AND k.look_at <= greatest(j.lease_until, clock_timestamp() + interval '1 second'))) AS r
     GROUP BY r.worker_id, r.part
     RETURNING 1
 )

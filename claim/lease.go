@@ -19,10 +19,10 @@ const sqlExtend = `
 WITH o AS MATERIALIZED (
     SELECT o.id, o.fence FROM unnest($1::bigint[], $2::bigint[]) AS o (id, fence)
 ), l AS MATERIALIZED (
-    SELECT j.id
+    SELECT j.id, j.lease_until
     FROM (SELECT o.id, o.fence FROM o ORDER BY o.id) AS o
     CROSS JOIN LATERAL (
-        SELECT j.id
+        SELECT j.id, j.lease_until
         FROM {{schema}}.jobs AS j
         WHERE j.id = o.id AND j.fence = o.fence
         FOR NO KEY UPDATE SKIP LOCKED
@@ -34,6 +34,13 @@ WITH o AS MATERIALIZED (
       -- lease; giving it one is an error, which would cost all others theirs.
       AND j.status <> 'ready'
     RETURNING j.id, j.fence
+), sooner AS (
+    -- Where the server's clock was set back, a lease ends earlier now than it did.
+    -- Then its claim is to be looked into earlier too, and that is said by the
+    -- look.
+    UPDATE {{schema}}.claims AS c SET look_at = clock_timestamp()
+    WHERE (SELECT max(l.lease_until) > clock_timestamp() + $3::bigint * interval '1 microsecond' FROM l)
+      AND c.ids && ARRAY(SELECT l.id FROM l)
 )
 SELECT o.id, o.fence, ` + sqlReason + `, false
 FROM o

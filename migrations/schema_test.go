@@ -146,7 +146,7 @@ func TestSequences(t *testing.T) {
 	t.Parallel()
 	b := migrated(t)
 	b.script("INSERT INTO fencepost.jobs (kind) SELECT 'test' FROM generate_series(1, 1000)")
-	expect(b, "jobs_id_seq bigint 1000, quiet_slots smallint -, worker_keys integer cycle -", `SELECT string_agg(concat_ws(' ', sequencename, data_type,
+	expect(b, "claims_id_seq bigint -, jobs_id_seq bigint 1000, quiet_slots smallint -, worker_keys integer cycle -", `SELECT string_agg(concat_ws(' ', sequencename, data_type,
 		CASE WHEN cycle THEN 'cycle' END, coalesce(last_value::text, '-')), ', ' ORDER BY sequencename) FROM pg_sequences WHERE schemaname = 'fencepost' AND sequencename !~ 'quiet_[0-9]'`)
 	logged := map[bool]string{true: "u", false: "p"}[ask[int](b, "SELECT current_setting('server_version_num')::int") >= 150000]
 	expect(b, int64(64), "SELECT count(*) FROM pg_class WHERE relnamespace = 'fencepost'::regnamespace AND relkind = 'S' AND relname ~ '^quiet_[0-9]{2}$' AND relpersistence = $1::\"char\"", logged)

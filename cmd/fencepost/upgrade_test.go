@@ -121,10 +121,19 @@ func (f *fleet) mustRefuse(code int, parts []string, program string, args ...str
 	}
 }
 
-// work starts a worker that writes a line for each job into the file "runs". It
-// polls once an hour, so that what it finds at once it has heard of. It returns
-// when the worker hears; the func that it returns stops it.
+// work starts a worker that polls once an hour, so that what it finds at once it
+// has heard of. It returns when the worker hears; the func that it returns stops
+// it.
 func (f *fleet) work(program, name string, args ...string) (stop func()) {
+	f.t.Helper()
+	stop, _ = f.hire(program, name, append([]string{"--poll", "1h"}, args...)...)
+	return stop
+}
+
+// hire starts a worker that writes a line for each job into the file "runs". It
+// returns when the worker hears. Of the funcs that it returns one stops the
+// worker, and the other one kills it.
+func (f *fleet) hire(program, name string, args ...string) (stop, kill func()) {
 	f.t.Helper()
 	log := filepath.Join(f.t.TempDir(), "log")
 	out, err := os.Create(log)
@@ -133,7 +142,7 @@ func (f *fleet) work(program, name string, args ...string) (stop func()) {
 	}
 	defer out.Close()
 	line := fmt.Sprintf(`echo "%s $FENCEPOST_JOB_ID $FENCEPOST_KIND" >> '%s/runs'; if [ "$FENCEPOST_KIND" = slow ]; then exec sleep 1000; else sleep 0.02; fi`, name, f.dir)
-	cmd := f.command(context.Background(), program, append([]string{"work", "--exec", line, "--poll", "1h"}, args...)...)
+	cmd := f.command(context.Background(), program, append([]string{"work", "--exec", line}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		f.t.Fatal(err)
@@ -147,22 +156,31 @@ func (f *fleet) work(program, name string, args ...string) (stop func()) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	stop = sync.OnceFunc(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case err := <-ended:
-			if err != nil {
-				f.t.Errorf("the %s worker: %v\n%s", name, err, said())
+	var end sync.Once
+	stop = func() {
+		end.Do(func() {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			select {
+			case err := <-ended:
+				if err != nil {
+					f.t.Errorf("the %s worker: %v\n%s", name, err, said())
+				}
+			case <-time.After(patience + 30*time.Second):
+				_ = cmd.Process.Kill()
+				<-ended
+				f.t.Errorf("the %s worker does not stop\n%s", name, said())
 			}
-		case <-time.After(patience + 30*time.Second):
+		})
+	}
+	kill = func() {
+		end.Do(func() {
 			_ = cmd.Process.Kill()
 			<-ended
-			f.t.Errorf("the %s worker does not stop\n%s", name, said())
-		}
-	})
+		})
+	}
 	f.t.Cleanup(stop)
 	f.until("the "+name+" worker hears", func() bool { return strings.Contains(said(), "notifications are heard") })
-	return stop
+	return stop, kill
 }
 
 func (f *fleet) until(what string, holds func() bool) {
@@ -318,7 +336,9 @@ func rollingUpgrade(t *testing.T, version int) {
 	if version < 2 { // which knows no pause
 		f.mustRun(newer, "queue", "pause", "default")
 	}
-	f.mustRun(newer, "queue", "bell", "never", "default")
+	if version < 3 { // which knows no silent queues
+		f.mustRun(newer, "queue", "bell", "never", "default")
+	}
 	f.mustRun(newer, "migrate", "down", "--to", fmt.Sprint(version))
 	f.mustRefuse(exitSchema, behind, newer, "list")
 	f.done("the old worker works on the old schema", f.mustRun(older, "enqueue", "for old"))

@@ -30,7 +30,8 @@ CREATE TABLE {{schema}}.claims (
 -- The row of 500 jobs has 4 kB, which are not worth the time to compress.
 WITH (toast_tuple_target = 8160);
 
--- Who works may write here too, or would claim nothing from now on.
+-- Who works may write here too, or would claim nothing from now on: whoever may
+-- change jobs. That is its owner as well, who need not be the one that migrates.
 SET LOCAL fencepost.schema = {{channel}};
 DO $rights$
 DECLARE
@@ -38,7 +39,8 @@ DECLARE
 BEGIN
     FOR worker IN
         SELECT DISTINCT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
-        FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS a
+        -- Where nothing was granted yet, only the owner may.
+        FROM pg_class AS c CROSS JOIN LATERAL aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS a
         WHERE c.oid = format('%I.jobs', current_setting('fencepost.schema'))::regclass AND a.privilege_type = 'UPDATE'
     LOOP
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I.claims TO %s', current_setting('fencepost.schema'), worker);

@@ -49,15 +49,17 @@ func judgeClock(ahead, doubt, tolerance time.Duration) Finding {
 }
 
 // sqlNewestFence finds the newest fence, which is a time in microseconds since
-// 1970. There is no index on it, so it is looked for where new ones are:
-// running jobs whose leases end last, and the newest ids and the longest kept
-// among live and ended jobs. It misses a job with an old id that was claimed
+// 1970. There is no index on it, so it is looked for where new ones are: jobs
+// of the newest claims, and the newest ids and the longest kept among live and
+// ended jobs. It misses a job with an old id that was claimed
 // late and ended before 1000 others with newer ones. One at the end of the range
 // comes from no clock; see demand.
 const sqlNewestFence = `
 SELECT coalesce(max(f.fence), 0), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM (
-    (SELECT j.fence FROM {{schema}}.jobs AS j WHERE j.status = 'running' ORDER BY j.lease_until DESC LIMIT 1000)
+    (SELECT j.fence FROM {{schema}}.jobs AS j
+     WHERE j.id = ANY (ARRAY(SELECT k.id FROM {{schema}}.claims AS c CROSS JOIN LATERAL unnest(c.ids) AS k (id)
+                             ORDER BY c.id DESC LIMIT 1000)))
     UNION ALL
     (SELECT j.fence FROM {{schema}}.jobs AS j ORDER BY j.id DESC LIMIT 1000)
     UNION ALL

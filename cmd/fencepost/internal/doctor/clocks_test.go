@@ -65,6 +65,7 @@ func TestTheNewestFenceIsFound(t *testing.T) {
 				SELECT n, 1, now(), now(), now() + interval '1 day', 1, 20, 0, 0, 'done', 'default', 'test', '{}' FROM generate_series(1, 1500) AS n`)
 			w.want("fences", OK)
 			w.script(sql)
+			w.claim()
 			w.want("fences", Fail, "set the server's clock")
 		})
 	}

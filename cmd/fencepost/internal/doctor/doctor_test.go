@@ -28,6 +28,7 @@ func (w *ward) fill() {
 		    FROM generate_series(1, 10) AS n;
 		INSERT INTO {{schema}}.finished (id, fence, run_at, created_at, keep_until, attempts, max_attempts, snoozes, priority, status, queue, kind, payload)
 		    SELECT -n, 1, now(), now(), now() + interval '1 day', 1, 20, 0, 0, 'done', 'default', 'test', '{}' FROM generate_series(1, 10) AS n`)
+	w.claim()
 }
 
 func TestAHealthyDatabaseIsOK(t *testing.T) {

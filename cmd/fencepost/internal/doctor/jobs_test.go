@@ -14,8 +14,13 @@ func TestExpiredLeases(t *testing.T) {
 	w.fill()
 	w.want("leases", OK)
 	w.script(`INSERT INTO {{schema}}.jobs (kind, status, worker_id, attempts, lease_until) VALUES ('test', 'running', 'w', 1, clock_timestamp() - interval '1 second')`)
+	w.claim()
 	w.want("leases", Warn, "not taken by anybody: 1, the oldest for")
 	w.script(`INSERT INTO {{schema}}.jobs (kind, status, worker_id, attempts, lease_until) VALUES ('test', 'running', 'w', 1, clock_timestamp() - interval '2 minutes')`)
+	w.claim()
+	w.want("leases", Fail, "not taken by anybody: 2, the oldest for 2m", "start a worker")
+	// As a tick leaves it that could not take them.
+	w.script("UPDATE {{schema}}.claims SET look_at = clock_timestamp() + interval '1 second'")
 	w.want("leases", Fail, "not taken by anybody: 2, the oldest for 2m", "start a worker")
 }
 
@@ -61,6 +66,7 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 		INSERT INTO {{schema}}.finished (id, fence, run_at, created_at, keep_until, attempts, max_attempts, snoozes, priority, status, queue, kind, payload)
 		    SELECT n, n, now(), now(), now() + n * interval '30 seconds', 1, 1, 0, 0, 'done', 'default', 'test', '{}' FROM generate_series(1, 90000) AS n;
 		ANALYZE {{schema}}.jobs, {{schema}}.finished`)
+	w.claim()
 	whole := regexp.MustCompile(`Seq Scan on (jobs|finished)\b|Sort Key: [a-z]\.(id|lease_until|keep_until|finished_at|queue|run_at)\b`)
 	for name, sql := range map[string]string{
 		"fences": sqlNewestFence, "workers": sqlWorkers, "demand": sqlDemand, "strangers": sqlStrangers, "expired": sqlExpired,

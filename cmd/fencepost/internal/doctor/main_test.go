@@ -96,6 +96,17 @@ func filled(sql string) string {
 	return strings.ReplaceAll(sql, "{{schema}}", pgx.Identifier{testSchema}.Sanitize())
 }
 
+// claim writes the rows of claims that go with running jobs, up to 500 in each.
+func (w *ward) claim() {
+	w.Helper()
+	w.script(`DELETE FROM {{schema}}.claims;
+		INSERT INTO {{schema}}.claims (look_at, worker_id, ids)
+		SELECT min(r.lease_until), r.worker_id, array_agg(r.id)
+		FROM (SELECT j.id, j.worker_id, j.lease_until, row_number() OVER (PARTITION BY j.worker_id ORDER BY j.lease_until) / 500 AS part
+		      FROM {{schema}}.jobs AS j WHERE j.status = 'running') AS r
+		GROUP BY r.worker_id, r.part`)
+}
+
 // value returns the one value that a statement selects.
 func value[T any](w *ward, sql string, args ...any) (v T) {
 	w.Helper()

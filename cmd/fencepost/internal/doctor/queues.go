@@ -11,13 +11,16 @@ import (
 
 // sqlWorkers tells who lives by the lock that each process holds over its own
 // connection: a lock that can be had is held by nobody. It is given back at
-// the end of this transaction, and no process ever waits for it. Of running
-// jobs at most 10,000 are counted.
+// the end of this transaction, and no process ever waits for it. Running jobs are
+// found by their claims, and 10,000 at most.
 const sqlWorkers = `
 WITH r AS (
-    SELECT h.worker_id, count(*) AS n
-    FROM (SELECT j.worker_id FROM {{schema}}.jobs AS j WHERE j.status = 'running' ORDER BY j.lease_until LIMIT 10000) AS h
-    GROUP BY h.worker_id
+    SELECT j.worker_id, count(*) AS n
+    FROM {{schema}}.jobs AS j
+    WHERE j.id = ANY (ARRAY(SELECT k.id FROM {{schema}}.claims AS c CROSS JOIN LATERAL unnest(c.ids) AS k (id)
+                            ORDER BY c.look_at LIMIT 10000))
+      AND j.status = 'running'
+    GROUP BY j.worker_id
 )
 SELECT w.worker_id,
        CASE WHEN w.lock_key IS NOT NULL THEN NOT pg_try_advisory_xact_lock_shared(w.tableoid::int4, w.lock_key) END,
@@ -81,17 +84,19 @@ func workers(ctx context.Context, e *exam) ([]Finding, error) {
 
 const sqlPriorities = `(VALUES (-2::smallint), (-1::smallint), (0::smallint), (1::smallint), (2::smallint)) AS p (priority)`
 
-// sqlDemand walks the names of queues with ready jobs through the index of ready
-// jobs, from one to the next, and looks at up to 100 due jobs of each priority
-// and the first one that is due later: at most 1000 queues, and no table is read
-// as a whole.
-const sqlDemand = `
+// sqlNames walks the names of queues with ready jobs through the index of jobs,
+// from one to the next.
+const sqlNames = `
 WITH RECURSIVE names (queue) AS (
     (SELECT j.queue FROM {{schema}}.jobs AS j WHERE j.status = 'ready' ORDER BY j.queue LIMIT 1)
     UNION ALL
     SELECT (SELECT j.queue FROM {{schema}}.jobs AS j WHERE j.status = 'ready' AND j.queue > n.queue ORDER BY j.queue LIMIT 1)
     FROM names AS n WHERE n.queue IS NOT NULL
-)
+)`
+
+// sqlDemand looks at up to 100 due jobs of each priority of a queue, and the first
+// one that is due later: at most 1000 queues, and no table is read as a whole.
+const sqlDemand = sqlNames + `
 SELECT q.queue, d.n, d.age, d.kinds, d.spent, extract(epoch FROM l.run_at - clock_timestamp())::float8,
        extract(epoch FROM clock_timestamp() - s.paused_at)::float8
 FROM (SELECT n.queue FROM names AS n WHERE n.queue IS NOT NULL LIMIT 1000) AS q
@@ -127,13 +132,21 @@ type demand struct {
 }
 
 // sqlStrangers names queues in which jobs run under a live lease for workers
-// that have no row: programs of version 1 write none.
-const sqlStrangers = `
-SELECT DISTINCT r.queue
-FROM (SELECT j.queue, j.worker_id FROM {{schema}}.jobs AS j
-      WHERE j.status = 'running' AND j.lease_until >= (SELECT clock_timestamp())
-      ORDER BY j.lease_until DESC LIMIT 1000) AS r
-WHERE NOT EXISTS (SELECT FROM {{schema}}.workers AS w WHERE w.worker_id = r.worker_id)`
+// that have no row: programs of version 1 write none, and no claims either. Their
+// jobs stand where they were in the order of claims, so it looks at the first 100
+// of each priority.
+const sqlStrangers = sqlNames + `
+SELECT q.queue
+FROM (SELECT n.queue FROM names AS n WHERE n.queue IS NOT NULL LIMIT 1000) AS q
+WHERE EXISTS (
+    SELECT
+    FROM ` + sqlPriorities + `
+    CROSS JOIN LATERAL (
+        SELECT j.status, j.lease_until, j.worker_id FROM {{schema}}.jobs AS j
+        WHERE j.queue = q.queue AND j.priority = p.priority AND j.run_at <= (SELECT clock_timestamp())
+        ORDER BY j.run_at, j.id LIMIT 100) AS r
+    WHERE r.status = 'running' AND r.lease_until >= (SELECT clock_timestamp())
+      AND NOT EXISTS (SELECT FROM {{schema}}.workers AS w WHERE w.worker_id = r.worker_id))`
 
 // queues with jobs: does somebody work them, and how long do they wait?
 func queues(ctx context.Context, e *exam) ([]Finding, error) {

@@ -31,6 +31,7 @@ func TestWorkers(t *testing.T) {
 	w.want("workers", OK, "0 live")
 	fire := w.hire("a", `{"default": 10}`, "NULL", 1)
 	w.script(`INSERT INTO {{schema}}.jobs (kind, status, worker_id, attempts, lease_until) VALUES ('test', 'running', 'a', 1, clock_timestamp() + interval '1 hour')`)
+	w.claim()
 	w.want("workers", OK, "1 live")
 	w.script("INSERT INTO {{schema}}.workers (worker_id) VALUES ('behind a pooler')")
 	w.want("workers", OK, "1 live", "of 1 it cannot be told")

@@ -69,10 +69,12 @@ FROM (VALUES
     ('worker', 'table', 'finished', 'UPDATE'), ('worker', 'table', 'finished', 'DELETE'),
     ('worker', 'table', 'workers', 'SELECT'), ('worker', 'table', 'workers', 'INSERT'),
     ('worker', 'table', 'workers', 'UPDATE'), ('worker', 'table', 'workers', 'DELETE'),
+    ('worker', 'table', 'claims', 'SELECT'), ('worker', 'table', 'claims', 'INSERT'),
+    ('worker', 'table', 'claims', 'UPDATE'), ('worker', 'table', 'claims', 'DELETE'),
     ('worker', 'table', 'queues', 'SELECT'), ('worker', 'table', 'all_jobs', 'SELECT'),
     ('worker', 'table', 'schema_migrations', 'SELECT'), ('worker', 'sequence', 'worker_keys', 'USAGE'),
     ('monitor', 'table', 'jobs', 'SELECT'), ('monitor', 'table', 'finished', 'SELECT'), ('monitor', 'table', 'queues', 'SELECT'),
-    ('monitor', 'table', 'workers', 'SELECT'), ('monitor', 'table', 'all_jobs', 'SELECT'),
+    ('monitor', 'table', 'workers', 'SELECT'), ('monitor', 'table', 'claims', 'SELECT'), ('monitor', 'table', 'all_jobs', 'SELECT'),
     ('monitor', 'table', 'schema_migrations', 'SELECT')
 ) AS r (role, kind, object, privilege)
 JOIN n ON true

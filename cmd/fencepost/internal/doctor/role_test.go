@@ -12,7 +12,7 @@ func TestWhatARoleMayDo(t *testing.T) {
 	const usage = "GRANT USAGE ON SCHEMA {{schema}} TO {{role}};"
 	const worker = usage + `
 		GRANT SELECT, UPDATE, DELETE ON {{schema}}.jobs TO {{role}};
-		GRANT SELECT, INSERT, UPDATE, DELETE ON {{schema}}.finished, {{schema}}.workers TO {{role}};
+		GRANT SELECT, INSERT, UPDATE, DELETE ON {{schema}}.finished, {{schema}}.workers, {{schema}}.claims TO {{role}};
 		GRANT SELECT ON {{schema}}.queues, {{schema}}.all_jobs, {{schema}}.schema_migrations TO {{role}};
 		GRANT USAGE ON SEQUENCE {{schema}}.worker_keys TO {{role}};`
 	w := setUp(t)

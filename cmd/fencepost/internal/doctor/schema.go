@@ -56,12 +56,12 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 // made is what the migrations make, without what comes with something else: a
 // primary key's index is its constraint.
 var made = map[string][]string{
-	"table":    {"finished", "jobs", "queues", "schema_migrations", "workers"},
+	"table":    {"claims", "finished", "jobs", "queues", "schema_migrations", "workers"},
 	"view":     {"all_jobs"},
-	"index":    {"finished_id", "finished_keep_until", "jobs_ready", "jobs_running"},
-	"sequence": slices.Concat([]string{"jobs_id_seq"}, promises(), []string{"quiet_slots", "worker_keys"}),
+	"index":    {"finished_id", "finished_keep_until", "jobs_order"},
+	"sequence": slices.Concat([]string{"claims_id_seq", "jobs_id_seq"}, promises(), []string{"quiet_slots", "worker_keys"}),
 	"constraint": {
-		"finished_status", "jobs_attempts", "jobs_created_at", "jobs_fence", "jobs_kind", "jobs_last_error",
+		"claims_pkey", "finished_status", "jobs_attempts", "jobs_created_at", "jobs_fence", "jobs_kind", "jobs_last_error",
 		"jobs_lease_until", "jobs_payload", "jobs_pkey", "jobs_priority", "jobs_progress", "jobs_queue", "jobs_run_at",
 		"jobs_snoozes", "jobs_status", "jobs_worker_id", "queues_bell", "queues_keep", "queues_name", "queues_paused_at", "queues_pkey",
 		"queues_quiet_slot", "queues_quiet_slot_key", "schema_migrations_pkey", "workers_id", "workers_lock", "workers_pkey", "workers_times",
@@ -118,7 +118,29 @@ func objects(ctx context.Context, e *exam) ([]Finding, error) {
 	return []Finding{ok(nil, "every table, index, constraint and function is there")}, nil
 }
 
-// indexes that are not valid cost every write, and serve no reader.
+// sqlHindrances names the indexes of jobs that mention a column which a claim or
+// an extension changes: as a column of their own, or in an expression or a
+// condition. Each of them makes every claim write into all indexes. One of a kind
+// that keeps a summary of pages does not, from PostgreSQL 16 on.
+const sqlHindrances = `
+SELECT c.relname::text, string_agg(DISTINCT a.attname::text, ', ' ORDER BY a.attname::text)
+FROM pg_namespace AS n
+JOIN pg_class AS t ON t.relnamespace = n.oid AND t.relname = 'jobs'
+JOIN pg_index AS i ON i.indrelid = t.oid
+JOIN pg_class AS c ON c.oid = i.indexrelid
+JOIN pg_am AS m ON m.oid = c.relam
+JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attname IN ('status', 'attempts', 'lease_until', 'fence', 'worker_id')
+WHERE n.nspname = $1::text
+  AND (m.amname <> 'brin' OR current_setting('server_version_num')::integer < 160000)
+  AND (a.attnum = ANY (i.indkey)
+       OR EXISTS (SELECT FROM pg_depend AS d
+                  WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+                    AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.oid AND d.refobjsubid = a.attnum))
+GROUP BY c.relname
+ORDER BY 1`
+
+// indexes that are not valid cost every write, and serve no reader; and there are
+// some that make claims slow.
 func indexes(ctx context.Context, e *exam) ([]Finding, error) {
 	rows, err := ask[struct {
 		Name, Table string
@@ -150,8 +172,17 @@ func indexes(ctx context.Context, e *exam) ([]Finding, error) {
 				"DROP INDEX CONCURRENTLY "+qualified+", and build it again"))
 		}
 	}
+	hindrances, err := ask[struct{ Name, Columns string }](ctx, e, sqlHindrances, e.Schema)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range hindrances {
+		list = append(list, but(Warn, figures{"index": h.Name, "columns": h.Columns},
+			fmt.Sprintf("index %s of jobs mentions what every claim changes (%s): claims write into all indexes because of it, and are slower", h.Name, h.Columns),
+			"DROP INDEX CONCURRENTLY "+pgx.Identifier{e.Schema, h.Name}.Sanitize()+", or build it without "+h.Columns))
+	}
 	if len(list) == 0 {
-		list = append(list, ok(nil, "all are valid"))
+		list = append(list, ok(nil, "all are valid, and none makes claims slow"))
 	}
 	return list, nil
 }

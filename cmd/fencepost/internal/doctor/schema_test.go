@@ -37,7 +37,7 @@ func TestTheListIsWhatTheMigrationsMake(t *testing.T) {
 func TestMissingObjects(t *testing.T) {
 	t.Parallel()
 	for words, sql := range map[string]string{
-		"index jobs_running is missing":      "DROP INDEX {{schema}}.jobs_running",
+		"index jobs_order is missing":        "DROP INDEX {{schema}}.jobs_order",
 		"constraint jobs_status is missing":  "ALTER TABLE {{schema}}.jobs DROP CONSTRAINT jobs_status",
 		"constraint workers_pkey is missing": "ALTER TABLE {{schema}}.workers DROP CONSTRAINT workers_pkey",
 		"view all_jobs is missing":           "DROP VIEW {{schema}}.all_jobs",
@@ -80,8 +80,34 @@ func TestInvalidIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	w.script("UPDATE pg_index SET indisvalid = false WHERE indexrelid = (SELECT c.oid FROM pg_class AS c WHERE c.relname = 'jobs_ready')")
-	w.want("indexes", Fail, "index jobs_ready of jobs is invalid", "REINDEX INDEX CONCURRENTLY")
+	w.script("UPDATE pg_index SET indisvalid = false WHERE indexrelid = (SELECT c.oid FROM pg_class AS c WHERE c.relname = 'jobs_order')")
+	w.want("indexes", Fail, "index jobs_order of jobs is invalid", "REINDEX INDEX CONCURRENTLY")
+}
+
+// Whatever way a column that claims change gets into an index.
+func TestIndexesThatMakeClaimsSlow(t *testing.T) {
+	t.Parallel()
+	w := setUp(t)
+	for index, columns := range map[string]string{
+		"(status)":                                    "status",
+		"(kind, worker_id)":                           "worker_id",
+		"(kind) INCLUDE (lease_until, fence)":         "fence, lease_until",
+		"((attempts + 1))":                            "attempts",
+		"((md5(kind || status)))":                     "status",
+		"(kind) WHERE status = 'running'":             "status",
+		"(run_at) WHERE attempts > 1 AND fence <> id": "attempts, fence",
+		"(kind) WHERE (CASE WHEN status = 'ready' THEN queue END) = 'a'": "status",
+	} {
+		w.script("CREATE INDEX mine ON {{schema}}.jobs " + index)
+		w.want("indexes", Warn, "index mine of jobs mentions what every claim changes ("+columns+")", `DROP INDEX CONCURRENTLY "fence ""post's; $1"."mine", or build it without `+columns)
+		w.script("DROP INDEX {{schema}}.mine")
+	}
+	w.script("ALTER TABLE {{schema}}.jobs ADD CONSTRAINT mine UNIQUE (id, fence)")
+	w.want("indexes", Warn, "index mine of jobs mentions what every claim changes (fence)")
+	w.script(`ALTER TABLE {{schema}}.jobs DROP CONSTRAINT mine;
+		CREATE INDEX ON {{schema}}.jobs (kind, created_at) INCLUDE (snoozes) WHERE priority > 0 AND last_error IS NULL;
+		CREATE INDEX ON {{schema}}.jobs USING gin (payload); CREATE INDEX ON {{schema}}.finished (status, fence)`)
+	w.want("indexes", OK, "none makes claims slow")
 }
 
 func TestTheTriggerThatRings(t *testing.T) {
