@@ -48,6 +48,13 @@ var weakened = map[torture.Guard][]struct{ from, to string }{
 		"THEN greatest(j.attempts - 1, 0) ELSE j.attempts END",
 		"THEN greatest(j.attempts - 1, 0) WHEN d.verb = 'retry' THEN least(j.attempts + 1, j.max_attempts - 1) ELSE j.attempts END",
 	}},
+	torture.ClaimRow: {{
+		"FROM chosen AS h WHERE cardinality(h.ids) > 0",
+		"FROM chosen AS h WHERE cardinality(h.ids) > 0 AND false",
+	}, {
+		"(SELECT w.id FROM written AS w)",
+		"coalesce((SELECT w.id FROM written AS w), 0)",
+	}},
 	torture.ClockFence: {{
 		"fence = greatest(j.fence + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),",
 		"fence = j.fence + 1,",

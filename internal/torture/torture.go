@@ -25,6 +25,9 @@ const (
 	ClaimCounts Guard = "claim-counts"
 	// ListenFirst: LISTEN is committed before the look.
 	ListenFirst Guard = "listen-first"
+	// ClaimRow: a claim writes down that its jobs run, where those look who look
+	// for leases that are over.
+	ClaimRow Guard = "claim-row"
 	// ClockFence: fences come from the database's clock, not from a counter.
 	ClockFence Guard = "clock-fence"
 	// DrainExtends: leases are extended while a stop waits for handlers.
@@ -45,7 +48,7 @@ const (
 // Guards are all of them. Each has a control in lab/torture.
 var Guards = []Guard{
 	FinishFence, ExtendFence, CompleteFence, ReapLock, ClaimLock, ClaimCounts,
-	ListenFirst, ClockFence, DrainExtends, StoredFirst, Poll, LookBelow,
+	ClaimRow, ListenFirst, ClockFence, DrainExtends, StoredFirst, Poll, LookBelow,
 	QuietLock, QuietLook,
 }
 

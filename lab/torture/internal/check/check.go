@@ -1,6 +1,6 @@
 // Package check judges a run by its record: the history of every process (what
 // the clients saw), the witness log (what the database committed, job by job in
-// order) and the tables at the end.
+// order) and the tables, at the end and now and then before it.
 //
 // It must be sound both ways. A legal run, whatever its faults, has no finding:
 // an outcome that nobody knows may have happened or not, an operator may do what
@@ -29,6 +29,8 @@ type Input struct {
 	// Orders and Effects are the tables of the business at the end.
 	Orders  []FinalOrder
 	Effects []FinalEffect
+	// Samples are looks at the tables during the run.
+	Samples []Sample
 	// Offset is the database's time (ns since 1970) minus the time of histories.
 	Offset int64
 	// Begin is when the load began, from which steps are told; 0: the first event.
@@ -144,6 +146,7 @@ var names = [...]string{
 	"a clean stop leaves nothing behind",
 	"what was acknowledged as done is not done again",
 	"the history of each job is linearizable",
+	"a job that runs is named by a claim",
 }
 
 // finding collects what is found of one invariant.
@@ -189,7 +192,7 @@ func (f *finding) violated(says string, steps ...Step) {
 // checks are what is checked, in the order of the invariants.
 var checks = [len(names)]func(*index, *finding){
 	lostJobs, ghosts, business, fences, staleWrites, terminal, attempts, overlaps,
-	times, deaths, bells, limits, conservation, cleanStops, again, linear,
+	times, deaths, bells, limits, conservation, cleanStops, again, linear, named,
 }
 
 // Check judges the run by all invariants, in their order.

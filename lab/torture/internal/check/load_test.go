@@ -19,10 +19,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
 
-// What a server and its witness say of the ways that a job goes is understood.
-func TestTheWitnessOfARealServer(t *testing.T) {
-	ctx := t.Context()
-	conn := pgtest.Conn(t, pgtest.New(t, "check", func(ctx context.Context, dsn string) error {
+// furnished is a connection to a database as a run has it.
+func furnished(t *testing.T) *pgx.Conn {
+	t.Helper()
+	return pgtest.Conn(t, pgtest.New(t, "check", func(ctx context.Context, dsn string) error {
 		conn, err := pgx.Connect(ctx, dsn)
 		if err != nil {
 			return err
@@ -34,6 +34,12 @@ func TestTheWitnessOfARealServer(t *testing.T) {
 		_, err = conn.Exec(ctx, script.Business+witness.SQL+`INSERT INTO fencepost.queues (name, keep) VALUES ('bin', '0')`)
 		return err
 	}))
+}
+
+// What a server and its witness say of the ways that a job goes is understood.
+func TestTheWitnessOfARealServer(t *testing.T) {
+	ctx := t.Context()
+	conn := furnished(t)
 	table := statements.In(fencepost.DefaultSchema)
 	dir := t.TempDir()
 	w, err := history.Create(dir, "nobody")

@@ -16,6 +16,7 @@ type world struct {
 	events []history.Event
 	lines  []witness.Line
 	lost   []witness.Line
+	seen   []Sample
 	db     database
 	n      int64
 	without
@@ -46,7 +47,7 @@ func newWorld() *world {
 func (w *world) input() Input {
 	in := Input{
 		Events: w.events, Lines: w.lines, Lost: w.lost,
-		Orders: w.db.orders, Effects: w.db.effects, Offset: offset, Limits: testLimits,
+		Orders: w.db.orders, Effects: w.db.effects, Samples: w.seen, Offset: offset, Limits: testLimits,
 	}
 	for _, rows := range []map[int64]row{w.db.live, w.db.ended} {
 		for _, r := range rows {

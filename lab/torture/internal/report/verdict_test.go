@@ -37,7 +37,7 @@ func TestVerdict(t *testing.T) {
 	for want, spoil := range map[string]func(*Run){
 		"the run itself went wrong: no server":                       func(r *Run) { r.Errors = []string{"no server"} },
 		"invariant 3, name: 2 violations":                            func(r *Run) { r.Findings[2].Violations = 2 },
-		"invariant 16 was not looked at":                             func(r *Run) { r.Findings = r.Findings[:15] },
+		"invariant 17 was not looked at":                             func(r *Run) { r.Findings = r.Findings[:16] },
 		"invariant 7, name: there was nothing to check":              func(r *Run) { r.Findings[6].Checked = 0 },
 		"stale writes accepted: 1 of 6 by zombie":                    func(r *Run) { r.Figures.Stale[1].Accepted = 1 },
 		"fault 2, kill: no such process":                             func(r *Run) { r.Figures.Faults[1].Error, r.Demands.Faults = "no such process", 1 },

@@ -19,6 +19,7 @@ var about = [invariants]string{
 	"A process that was told to stop, and did, leaves no handler, connection, lease or open transaction.",
 	"A job whose completion was confirmed does not run again, also after the server has crashed.",
 	"All that happened to a job can be put in one order that a small model of a queue allows.",
+	"Where to look for the end of a running job's lease is written down at each instant, so that no job is forgotten.",
 }
 
 // About is the sentence for an invariant.

@@ -114,6 +114,12 @@ var Controls = []Control{
 		Plan:   func(p *Plan) { p.Rate, p.Most, p.Bursts = 5, 15*time.Second, 0 },
 	},
 	{
+		Guard: torture.ClaimRow, Caught: []int{17},
+		Says:   []string{"no claim names"},
+		About:  "a claim writes down nowhere that its jobs run",
+		Length: 10 * time.Second,
+	},
+	{
 		// Some transactions are open for seconds before they commit. Nothing else
 		// happens: a claim that fails forgets its mark, and a new process has none.
 		Guard: torture.LookBelow, Caught: []int{11},

@@ -93,6 +93,7 @@ type one struct {
 	history    *history.Writer
 	stage      *stage.Stage
 	begin, end int64 // of the load
+	samples    []check.Sample
 	offset     int64
 }
 
@@ -143,6 +144,7 @@ func (r *one) play(ctx context.Context, result *report.Run) error {
 			return err
 		}
 	}
+	defer r.watch(ctx)()
 	if err := r.suffer(ctx); err != nil {
 		return err
 	}
@@ -198,6 +200,24 @@ func (r *one) suffer(ctx context.Context) error {
 	return nil
 }
 
+// watch looks at the tables five times a second, until it is told to stop. What
+// the server does not answer, because of a fault, is not looked at.
+func (r *one) watch(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for sleep(ctx, 200*time.Millisecond) == nil {
+			look, done := context.WithTimeout(ctx, time.Second)
+			if s, err := check.Look(look, r.stage.Admin()); err == nil {
+				r.samples = append(r.samples, s)
+			}
+			done()
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
 // drain waits until the queue is empty.
 func (r *one) drain(ctx context.Context) (left int, err error) {
 	for deadline := time.Now().Add(drainTime + 2*(r.Lease+r.Poll)); ; {
@@ -232,7 +252,7 @@ func (r *one) judge(ctx context.Context, result *report.Run) error {
 	if err := r.sameClocks(ctx); err != nil {
 		return err
 	}
-	in.Offset, in.Begin = r.offset, r.begin
+	in.Samples, in.Offset, in.Begin = r.samples, r.offset, r.begin
 	in.Limits = check.Limits{Lease: r.Lease, Poll: r.Poll, Slots: r.Slots, Wake: r.Wake}
 	result.Findings = check.Check(in)
 	result.Figures = report.Measure(report.Record{
