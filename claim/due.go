@@ -101,9 +101,7 @@ WITH written AS (
     RETURNING 1
 )
 SELECT (SELECT count(*) FROM written),
-       pg_relation_size(c.oid) > ($1::bigint + $2::bigint) * current_setting('block_size')::bigint
-FROM pg_class AS c
-WHERE c.oid = (SELECT q.tableoid FROM {{schema}}.jobs AS q LIMIT 1)`
+       pg_relation_size({{jobs}}::regclass) > ($1::bigint + $2::bigint) * current_setting('block_size')::bigint`
 
 // Adopt makes ticks look at running jobs that no claim names, in a part of the
 // table that begins at the given page; 0 is the first one. It returns whether it

@@ -32,16 +32,17 @@ func In(schema string) *Table {
 }
 
 // names fills in the schema's name where it qualifies another, and, as text
-// literals, the channel of the bells, which has that name, and the names of
-// sequences.
+// literals, the channel of the bells, which has that name, and names that are given
+// to functions.
 func names(schema string) *strings.Replacer {
 	text := func(name string) string { return "'" + strings.ReplaceAll(name, "'", "''") + "'" }
-	sequence := func(name string) string { return text(pgx.Identifier{schema, name}.Sanitize()) }
+	relation := func(name string) string { return text(pgx.Identifier{schema, name}.Sanitize()) }
 	return strings.NewReplacer(
 		"{{schema}}", pgx.Identifier{schema}.Sanitize(),
 		"{{channel}}", text(schema),
-		"{{worker_keys}}", sequence("worker_keys"),
-		"{{quiet_slots}}", sequence("quiet_slots"),
+		"{{jobs}}", relation("jobs"),
+		"{{worker_keys}}", relation("worker_keys"),
+		"{{quiet_slots}}", relation("quiet_slots"),
 	)
 }
 

@@ -64,12 +64,16 @@ func (h *hot) fill(ctx context.Context, n int) error {
 		// Who has never analysed the table must not have it done meanwhile.
 		"ALTER TABLE fencepost.jobs SET (autovacuum_enabled = off)",
 		"ALTER TABLE fencepost.finished SET (autovacuum_enabled = off)",
+		"ALTER TABLE fencepost.claims SET (autovacuum_enabled = off)",
 	} {
 		if _, err := h.pool.Exec(ctx, sql); err != nil {
 			return err
 		}
 	}
 	if _, err := h.pool.Exec(ctx, sqlPlansJobs, n); err != nil {
+		return err
+	}
+	if _, err := h.pool.Exec(ctx, sqlPlansClaims); err != nil {
 		return err
 	}
 	if _, err := h.pool.Exec(ctx, sqlPlansFinished, n/5); err != nil {
@@ -130,6 +134,9 @@ func (h *hot) tick(ctx context.Context) error {
 	if _, err := h.table.Tick(ctx, h.pool, r); err != nil {
 		return err
 	}
+	if _, _, err := h.table.Adopt(ctx, h.pool, 0); err != nil {
+		return err
+	}
 	if _, err := h.table.Prune(ctx, h.pool); err != nil {
 		return err
 	}
@@ -167,14 +174,14 @@ func (h *hot) work(ctx context.Context) error {
 	if err := pgx.BeginFunc(ctx, h.pool, func(tx pgx.Tx) error { return h.table.CompleteTx(ctx, tx, leases[0]) }); err != nil {
 		return err
 	}
-	results, next, err := h.table.Exchange(ctx, h.pool, endings(leases[1:]), []claim.Request{ask(), ask("kind 1", "kind 2")}, hotLease, hotWorker)
+	results, next, err := h.table.Exchange(ctx, h.pool, endings(claimed.Rows[1:]), []claim.Request{ask(), ask("kind 1", "kind 2")}, hotLease, hotWorker)
 	if err != nil {
 		return err
 	}
 	if err := allStored(results); err != nil {
 		return err
 	}
-	if results, err = h.table.Finish(ctx, h.pool, endings(leasesOf(slices.Concat(next[0].Rows, next[1].Rows)))); err != nil {
+	if results, err = h.table.Finish(ctx, h.pool, endings(slices.Concat(next[0].Rows, next[1].Rows))); err != nil {
 		return err
 	}
 	return allStored(results)
@@ -187,11 +194,15 @@ func leasesOf(rows []claim.Row) (leases []claim.Lease) {
 	return leases
 }
 
-// endings end claims in all ways in turn.
-func endings(leases []claim.Lease) (outcomes []claim.Outcome) {
+// endings end claims in all ways in turn, and close each with its last job.
+func endings(rows []claim.Row) (outcomes []claim.Outcome) {
 	verbs := []claim.Verb{claim.Done, claim.Retry, claim.Dead, claim.Cancelled, claim.Snooze, claim.Release, claim.Return}
-	for i, l := range leases {
-		outcomes = append(outcomes, claim.Outcome{Lease: l, Verb: verbs[i%len(verbs)], Delay: time.Hour, Error: "an error"})
+	for i, row := range rows {
+		o := claim.Outcome{Lease: row.Lease(), Verb: verbs[i%len(verbs)], Delay: time.Hour, Error: "an error"}
+		if i+1 == len(rows) || rows[i+1].Claim != row.Claim {
+			o.Closes = row.Claim
+		}
+		outcomes = append(outcomes, o)
 	}
 	return outcomes
 }

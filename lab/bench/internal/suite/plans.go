@@ -29,6 +29,14 @@ SELECT 'kind ' || n % 5, now() + ((n * 7919) % $1::bigint - $1::bigint / 2) * in
        jsonb_build_object('n', n, 'pad', repeat('x', 180))
 FROM generate_series(1, $1::bigint) AS n, LATERAL (SELECT n % 100 = 0 AS running) AS r`
 
+// sqlPlansClaims writes down that they run, as their claims would have done.
+const sqlPlansClaims = `
+INSERT INTO fencepost.claims (look_at, worker_id, ids)
+SELECT min(r.lease_until), r.worker_id, array_agg(r.id)
+FROM (SELECT j.id, j.worker_id, j.lease_until, row_number() OVER (PARTITION BY j.worker_id ORDER BY j.id) / 100 AS part
+      FROM fencepost.jobs AS j WHERE j.status = 'running') AS r
+GROUP BY r.worker_id, r.part`
+
 const sqlPlansFinished = `
 INSERT INTO fencepost.finished (id, fence, run_at, created_at, keep_until, attempts, max_attempts, snoozes, priority, status, queue, kind, payload)
 SELECT -n, n, now(), now(), now() + n * interval '1 second', 1, 1, 0, 0, 'done', 'default', 'kind 1', '{}'

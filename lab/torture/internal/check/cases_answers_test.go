@@ -134,6 +134,20 @@ var answerCases = []acase{
 			return history.OK, history.Event{Refs: []history.Ref{ref}}
 		})
 	}},
+	// 17
+	{"17: a job that runs is in the row of its claim", nil, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.seen = append(w.seen, Sample{At: w.dbNow(), Running: 1})
+		w.done(w1, id, fence)
+		w.seen = append(w.seen, Sample{At: w.dbNow()})
+	}},
+	{"17: nothing says that a job runs", []int{17}, func(w *world) {
+		id := w.enqueue("a")
+		fence := w.claim(w1, id)
+		w.seen = append(w.seen, Sample{At: w.dbNow(), Running: 1, Unnamed: []Unnamed{{id, fence, w1, w.dbNow().Add(time.Second)}}})
+		w.done(w1, id, fence)
+	}},
 }
 
 // gone: a failover takes a job from its handler, which may have completed it
@@ -154,18 +168,4 @@ func gone(w *world, completes bool) {
 	w.call(w1, history.Event{Op: history.Finish, Refs: []history.Ref{ref}}, func() (history.Phase, history.Event) {
 		return history.OK, history.Event{Refs: []history.Ref{ref}}
 	})
-	// 17
-	{"17: a job that runs is in the row of its claim", nil, func(w *world) {
-		id := w.enqueue("a")
-		fence := w.claim(w1, id)
-		w.seen = append(w.seen, Sample{At: w.dbNow(), Running: 1})
-		w.done(w1, id, fence)
-		w.seen = append(w.seen, Sample{At: w.dbNow()})
-	}},
-	{"17: nothing says that a job runs", []int{17}, func(w *world) {
-		id := w.enqueue("a")
-		fence := w.claim(w1, id)
-		w.seen = append(w.seen, Sample{At: w.dbNow(), Running: 1, Unnamed: []Unnamed{{id, fence, w1, w.dbNow().Add(time.Second)}}})
-		w.done(w1, id, fence)
-	}},
 }

@@ -30,6 +30,7 @@ func sampleRun(p *play) Run {
 		"nothing starts before it is due", "a death is noticed in time", "without bells each job starts within a poll interval",
 		"no more jobs than asked for, no more handlers than slots", "every job is accounted for", "a clean stop leaves nothing behind",
 		"what was acknowledged as done is not done again", "the history of each job is linearizable",
+		"a job that runs is named by a claim",
 	} {
 		run.Findings = append(run.Findings, check.Finding{Invariant: i + 1, Name: name, Checked: 28_412 / (i + 1)})
 	}
