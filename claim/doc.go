@@ -37,6 +37,21 @@
 // Fences are taken from the database's clock in microseconds, so that they do
 // not repeat after a failover that lost commits, a restored copy or a dump.
 //
+// # Claims
+//
+// No index of jobs mentions what a claim or an extension changes, so that both
+// leave all indexes alone. Therefore no index knows of leases. Each claim writes a
+// row into the table claims, in the same statement: the ids of its jobs, and
+// look_at, before which no lease of theirs ends. A tick looks into the rows
+// whose time has come, and into those of dead workers, and finds their jobs by id.
+//
+// A row of claims only says where to look, and when. Whether a job runs, for whom
+// and until when is in its own row alone. What has to hold is that each running
+// job is named by a row whose look_at is no later than the end of its lease, or
+// than a second from now: it is why the row comes with the claim, why look_at moves
+// only to the earliest lease that is seen, and why a row is deleted only when
+// nothing of it runs. For jobs of programs that know no claims there is Adopt.
+//
 // # Locks
 //
 // No statement here waits for a row that somebody else holds, except inside a

@@ -95,3 +95,20 @@ func TestRunningJobsGetAClaim(t *testing.T) {
 	expect(b, int64(2+5), "SELECT count(*) FROM fencepost.claims")
 	expect(b, true, "SELECT max(cardinality(ids)) = 500 AND bool_and(look_at = (SELECT min(j.lease_until) FROM fencepost.jobs AS j WHERE j.id = ANY (ids))) FROM fencepost.claims")
 }
+
+// Who has many jobs builds the index before, and then nobody waits for it.
+func TestAnIndexThatIsThereIsNotBuiltAgain(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	b.beforeClaims(schema)
+	b.script("CREATE INDEX CONCURRENTLY jobs_order ON fencepost.jobs (queue, priority, run_at, id)")
+	before := ask[uint32](b, "SELECT relfilenode FROM pg_class WHERE oid = 'fencepost.jobs_order'::regclass")
+	b.up(schema)
+	expect(b, before, "SELECT relfilenode FROM pg_class WHERE oid = 'fencepost.jobs_order'::regclass")
+	made := b.catalog(schema)
+	b.script("DROP SCHEMA fencepost CASCADE")
+	b.up(schema)
+	if plain := b.catalog(schema); made != plain {
+		t.Errorf("with the index made before the catalog is\n%s\ninstead of\n%s", made, plain)
+	}
+}

@@ -12,7 +12,8 @@
 -- Their own ticks read the whole table each time.
 --
 -- While the new index is built, about a second for each million of live jobs,
--- everybody else waits: enqueues, claims and outcomes too.
+-- everybody else waits: enqueues, claims and outcomes too. Unless it is there
+-- already: see below.
 
 -- One row for each claim that may still have a running job. It only says where
 -- to look, and when: what a job's lease is, and whose it is, is in its own row.
@@ -54,17 +55,18 @@ ALTER TABLE {{schema}}.workers ADD COLUMN writes_claims boolean NOT NULL DEFAULT
 -- Once and for all that follows, or somebody who has read the table and waits to
 -- write into it would wait for us, and we for him.
 LOCK TABLE {{schema}}.jobs IN ACCESS EXCLUSIVE MODE;
-DROP INDEX {{schema}}.jobs_ready;
-DROP INDEX {{schema}}.jobs_running;
--- The order in which jobs are claimed. Of all jobs: with a condition on status,
--- each claim would have to take its jobs out of the index.
-CREATE INDEX jobs_order ON {{schema}}.jobs (queue, priority, run_at, id);
--- Room on each page for the rows that claims make of those that are there.
-ALTER TABLE {{schema}}.jobs SET (fillfactor = 50);
--- What runs at this moment.
+-- What runs at this moment, while there is an index by which it is found.
 INSERT INTO {{schema}}.claims (look_at, worker_id, ids)
 SELECT min(r.lease_until), r.worker_id, array_agg(r.id)
 FROM (SELECT j.id, j.worker_id, j.lease_until,
              (row_number() OVER (PARTITION BY j.worker_id ORDER BY j.id) - 1) / 500 AS part
       FROM {{schema}}.jobs AS j WHERE j.status = 'running') AS r
 GROUP BY r.worker_id, r.part;
+DROP INDEX {{schema}}.jobs_ready;
+DROP INDEX {{schema}}.jobs_running;
+-- The order in which jobs are claimed. Of all jobs: with a condition on status,
+-- each claim would have to take its jobs out of the index. Who has many jobs has
+-- built it before, by CREATE INDEX CONCURRENTLY, so that nobody waits.
+CREATE INDEX IF NOT EXISTS jobs_order ON {{schema}}.jobs (queue, priority, run_at, id);
+-- Room on each page for the rows that claims make of those that are there.
+ALTER TABLE {{schema}}.jobs SET (fillfactor = 50);
