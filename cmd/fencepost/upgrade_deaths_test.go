@@ -64,10 +64,10 @@ func deathsDuringAnUpgrade(t *testing.T, version int) {
 	stopNew()
 
 	// Among old ones.
-	stopOld, killOld := f.hire(older, oldOne, slow...)
+	_, killOld = f.hire(older, oldOne, slow...)
 	ran(oldOne, id, 2)
 	killOld()
-	stopOld, _ = f.hire(older, oldOne, slow...)
+	stopOld, _ := f.hire(older, oldOne, slow...)
 	ran(oldOne, id, 3)
 	f.mustRun(newer, "cancel", id)
 	stopOld()
