@@ -27,9 +27,11 @@ CREATE TABLE {{schema}}.claims (
     look_at   timestamptz NOT NULL,
     worker_id text        NOT NULL,
     ids       bigint[]    NOT NULL
-)
--- The row of 500 jobs has 4 kB, which are not worth the time to compress.
-WITH (toast_tuple_target = 8160);
+);
+-- Beside the row when there are many, and not compressed: each tick reads all rows,
+-- also those of closed claims that somebody's old snapshot keeps, and few of their
+-- ids.
+ALTER TABLE {{schema}}.claims ALTER COLUMN ids SET STORAGE EXTERNAL;
 
 -- Who works may write here too, or would claim nothing from now on: whoever may
 -- change jobs. That is its owner as well, who need not be the one that migrates.
