@@ -332,9 +332,9 @@ func (b *bench) read(from claim.Start) int {
 	if err := json.Unmarshal([]byte(explained), &tops); err != nil {
 		b.t.Fatal(err)
 	}
-	pages := tops[0].Plan.pages("jobs_ready")
+	pages := tops[0].Plan.pages("jobs_order")
 	if pages == 0 {
-		b.t.Fatalf("no scan of the index of ready jobs in\n%s", explained)
+		b.t.Fatalf("no scan in the order of claims in\n%s", explained)
 	}
 	return pages
 }

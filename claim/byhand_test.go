@@ -42,6 +42,7 @@ func TestTheEndOfTimeIsNotSoon(t *testing.T) {
 		b := b.fresh(t)
 		b.insertOne("run_at", "'"+year+"-12-31'")
 		b.insertOne("status, attempts, worker_id, lease_until", "'running', 1, 'w', '"+year+"-12-31'")
+		b.adopt()
 		claimed, err := b.Claim(b.ctx, b.conn, claim.Request{Queue: queue, Limit: 1}, lease, "worker")
 		if err != nil || !claimed.HasNext || claimed.Next < century {
 			t.Errorf("%s: claim says %+v, %v", year, claimed, err)

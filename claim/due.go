@@ -11,11 +11,14 @@ import (
 // jobs could be found whose lease is over. But each job that runs is named in a
 // row of claims, with a time before which no lease of that row ends.
 //
-// dues: the rows whose time has come, and those of dead workers. One that
-// somebody else looks into is his.
+// dues: the rows whose time has come, and those of dead workers, but for what was
+// put off: that comes in its turn, whoever is dead. One that somebody else looks
+// into is his.
 //
 // due: as many of them as one tick looks into, the oldest first: by the number of
-// jobs, so that statements stay short.
+// jobs, so that statements stay short. By far fewer where jobs are reaped one by
+// one, because the database refuses one of them: those behind it have their turn
+// once it is put off.
 //
 // l: the jobs that are reaped.
 //
@@ -26,7 +29,8 @@ import (
 // opened: where something runs, the next look is when the first lease ends, as
 // it is now. A job that is over already is either reaped now, or held by
 // somebody, or refused by the database: it is looked for once more after a
-// second, behind the others. Where the batch is full nothing is put off.
+// second, behind the others. Where the batch is full nothing is put off, and
+// where it has no room, after one by one took too long, everything is.
 //
 // closed: where nothing runs any more, the row has done its duty.
 const sqlDue = `dues AS MATERIALIZED (
@@ -34,13 +38,14 @@ const sqlDue = `dues AS MATERIALIZED (
     FROM {{schema}}.claims AS c
     WHERE c.look_at < (SELECT e.lease FROM edge AS e)
        OR c.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d))
+          AND c.look_at NOT BETWEEN (SELECT clock_timestamp()) AND (SELECT clock_timestamp()) + interval '1 second'
     ORDER BY c.look_at, c.id
     LIMIT 500
     FOR UPDATE SKIP LOCKED
 ), due AS MATERIALIZED (
     SELECT s.id, s.ids
     FROM (SELECT d.id, d.ids, sum(cardinality(d.ids)) OVER (ORDER BY d.look_at, d.id) - cardinality(d.ids) AS before FROM dues AS d) AS s
-    WHERE s.before < 5000
+    WHERE s.before < greatest($3::bigint, 1) * 10
 ), l AS MATERIALIZED (
     SELECT j.id, j.worker_id, j.attempts, j.max_attempts
     FROM {{schema}}.jobs AS j
@@ -67,7 +72,7 @@ const sqlDue = `dues AS MATERIALIZED (
         look_at = CASE WHEN o.late THEN least(o.lease, clock_timestamp() + interval '1 second') ELSE o.lease END
     FROM left_over AS o
     WHERE c.id = o.id AND o.ids IS NOT NULL
-      AND NOT (o.late AND (SELECT count(*) FROM l) >= $3::bigint)
+      AND NOT (o.late AND $3::bigint > 0 AND (SELECT count(*) FROM l) >= $3::bigint)
     RETURNING c.look_at
 ), closed AS (
     DELETE FROM {{schema}}.claims AS c

@@ -13,6 +13,8 @@ const (
 	SQLNext     = sqlNext
 	SQLDrained  = sqlDrained
 	SQLFinish   = sqlFinish
+	SQLClose    = sqlClose
+	SQLAdopt    = sqlAdopt
 	SQLComplete = sqlComplete
 	SQLExtend   = sqlExtend
 	SQLProgress = sqlProgress

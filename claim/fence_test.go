@@ -105,12 +105,12 @@ func TestLateWriteChangesNothing(t *testing.T) {
 // successor does.
 func TestFenceIsWhatStopsLateWrites(t *testing.T) {
 	t.Parallel()
-	const unfenced = "ON j.id = o.id AND j.fence = o.fence\n    WHERE"
+	const fenced, unfenced = "WHERE j.id = o.id AND j.fence = o.fence\n        FOR", "WHERE j.id = o.id\n        FOR"
 	mutants := map[string]struct {
 		template string
 		edits    []string
 	}{
-		"extend":        {claim.SQLExtend, []string{unfenced, "ON j.id = o.id\n    WHERE"}},
+		"extend":        {claim.SQLExtend, []string{fenced, unfenced}},
 		"progress":      {claim.SQLProgress, []string{"AND j.fence = $2::bigint", "AND $2::bigint IS NOT NULL"}},
 		"CompleteTx":    {claim.SQLComplete, []string{" AND j.fence = $2::bigint FOR UPDATE", " FOR UPDATE"}},
 		"CompleteSQLTx": {claim.SQLComplete, []string{" AND j.fence = $2::bigint FOR UPDATE", " FOR UPDATE"}},

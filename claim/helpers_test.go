@@ -183,7 +183,7 @@ func (b *bench) tick() claim.Ticked {
 // takeOver lets the lease of a claim end and gives the job to another worker.
 func (b *bench) takeOver(old claim.Row) claim.Row {
 	b.t.Helper()
-	b.exec("UPDATE {{schema}}.jobs SET lease_until = clock_timestamp() - interval '1 second' WHERE id = $1::bigint", old.ID)
+	b.expire("id = $1::bigint", old.ID)
 	b.tick()
 	b.makeDue()
 	claimed, err := b.Claim(b.ctx, b.conn, claim.Request{Queue: old.Queue, Limit: 1}, lease, "successor")
@@ -194,6 +194,34 @@ func (b *bench) takeOver(old claim.Row) claim.Row {
 		b.t.Fatalf("takeover of job %d: claimed %v", old.ID, claimed.Rows)
 	}
 	return claimed.Rows[0]
+}
+
+// expire lets the leases of running jobs end, as if an hour had passed since: a
+// claim is to be looked into when the first of its leases is over.
+func (b *bench) expire(which string, args ...any) {
+	b.t.Helper()
+	b.exec("UPDATE {{schema}}.jobs SET lease_until = clock_timestamp() - interval '1 hour' WHERE status = 'running' AND "+which, args...)
+	b.exec(`UPDATE {{schema}}.claims AS c SET look_at = least(c.look_at,
+		(SELECT min(j.lease_until) FROM {{schema}}.jobs AS j WHERE j.id = ANY (c.ids) AND j.status = 'running'))`)
+}
+
+// wait makes every claim due that a tick has put off, as if the second had passed.
+func (b *bench) wait() {
+	b.t.Helper()
+	b.exec("UPDATE {{schema}}.claims SET look_at = clock_timestamp() WHERE look_at <= clock_timestamp() + interval '1 second'")
+}
+
+// adopt finds all jobs that were set to running by hand, and returns how many
+// parts of the table that took.
+func (b *bench) adopt() (parts int) {
+	b.t.Helper()
+	for page := int64(0); parts == 0 || page > 0; parts++ {
+		var err error
+		if _, page, err = b.Adopt(b.ctx, b.conn, page); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return parts
 }
 
 // makeDue ends the pause of every ready job.

@@ -78,9 +78,10 @@ func TestEveryCallInEveryMode(t *testing.T) {
 					t.Fatal(err)
 				}
 				gone := claim.Lease{ID: 1, Fence: 1}
-				if lost, err := b.Extend(b.ctx, b.conn, []claim.Lease{row.Lease(), gone}, over); err != nil || !slices.Equal(lost, []claim.Loss{{Lease: gone, Reason: claim.ReasonGone}}) {
+				if lost, err := b.Extend(b.ctx, b.conn, []claim.Lease{row.Lease(), gone}, lease); err != nil || !slices.Equal(lost, []claim.Loss{{Lease: gone, Reason: claim.ReasonGone}}) {
 					t.Errorf("extend: lost %v, %v", lost, err)
 				}
+				b.expire("id = $1::bigint", id)
 				ticked := b.tick()
 				if ticked.Reaped != 1 || len(ticked.Next) != 1 {
 					t.Errorf("tick: %+v", ticked)

@@ -66,7 +66,7 @@ WITH o AS MATERIALIZED (` + sqlSeen + `
     SELECT j.id, j.worker_id, j.status
     FROM {{schema}}.jobs AS j
     WHERE j.id = ANY ($1::bigint[])
-      AND j.status <> 'ready' -- see sqlClaim
+      AND j.status = 'running'
     ORDER BY j.id
     FOR UPDATE SKIP LOCKED
 ), back AS (

@@ -299,7 +299,7 @@ func TestReleaseLeavesReadyJobsAlone(t *testing.T) {
 	healthy := setUp(t)
 	for name, edits := range map[string][]string{
 		"as it is":  nil,
-		"unchecked": {"AND j.status <> 'ready' -- see sqlClaim", ""},
+		"unchecked": {"AND j.status = 'running'\n    ORDER", "ORDER"},
 	} {
 		b := healthy.fresh(t).with(claim.Mutant(t, schema, claim.SQLRelease, edits...))
 		b.inState(7, "scheduled")

@@ -89,9 +89,9 @@ func TestReaperLeavesAloneWhatHasMoved(t *testing.T) {
 		harms bool
 	}{
 		"as it is":  {nil, false, false},
-		"waits":     {[]string{"FOR UPDATE SKIP LOCKED) AS o\n    ) AS p", "FOR UPDATE) AS o\n    ) AS p"}, true, false},
-		"by id":     {[]string{"FOR UPDATE SKIP LOCKED) AS o\n    ) AS p", ") AS o\n    ) AS p"}, true, true},
-		"unchecked": {[]string{"AND j.lease_until < (SELECT e.lease FROM edge AS e)", ""}, false, true},
+		"waits":     {[]string{"OFFSET $7::bigint\n    FOR UPDATE SKIP LOCKED", "OFFSET $7::bigint\n    FOR UPDATE"}, true, false},
+		"by id":     {[]string{"OFFSET $7::bigint\n    FOR UPDATE SKIP LOCKED", "OFFSET $7::bigint"}, true, true},
+		"unchecked": {[]string{"AND (j.lease_until < (SELECT e.lease FROM edge AS e) OR j.worker_id", "AND (true OR j.worker_id"}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := b.fresh(t).with(claim.Mutant(t, schema, claim.SQLTick, test.edits...))
@@ -126,6 +126,7 @@ func TestReaperLeavesAloneWhatHasMoved(t *testing.T) {
 			if waited != test.waits {
 				t.Errorf("waited for the row: %v, want %v", waited, test.waits)
 			}
+			b.wait()
 			b.tick()
 			harmed := ask[int64](b, "SELECT count(*) FROM {{schema}}.jobs WHERE id <> $1::bigint AND status <> 'running'", dead.ID) > 0
 			if harmed != test.harms {
@@ -343,9 +344,9 @@ func TestSkippingIsWhatKeepsOthersGoing(t *testing.T) {
 		}
 		guard := " SKIP LOCKED"
 		if template == claim.SQLTick { // it skips elsewhere too
-			guard += ") AS o\n    ) AS p"
+			guard = "OFFSET $7::bigint\n    FOR UPDATE" + guard
 		}
-		mutant := b.with(claim.Mutant(t, schema, template, guard, strings.TrimPrefix(guard, " SKIP LOCKED")))
+		mutant := b.with(claim.Mutant(t, schema, template, guard, strings.TrimSuffix(guard, " SKIP LOCKED")))
 		mutant.conn = b.connect()
 		waiting := answerOrWait(b, mutant.conn, func() (struct{}, error) { return struct{}{}, call(mutant) })
 		if len(waiting) == 0 {

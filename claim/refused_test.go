@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/fencepost-go/fencepost/claim"
 )
@@ -46,8 +47,12 @@ func TestAJobThatCannotEndHoldsUpNoOther(t *testing.T) {
 				t.Errorf("tick says %+v; want 4 reaped and why not the others", ticked)
 			}
 			expect(b, "kept", "SELECT string_agg(DISTINCT kind, ',') FROM {{schema}}.jobs WHERE status = 'running'")
+			if ticked := b.tick(); ticked.Reaped != 0 || ticked.Refused != nil || !ticked.HasLease || ticked.Lease > time.Second {
+				t.Errorf("the next tick says %+v; it is to leave them alone for a second", ticked)
+			}
+			b.wait()
 			if ticked := b.tick(); ticked.Reaped != 0 || ticked.Refused == nil {
-				t.Errorf("the next tick says %+v", ticked)
+				t.Errorf("the tick after that says %+v", ticked)
 			}
 		})
 	}

@@ -94,7 +94,7 @@ SELECT q.name,
            (SELECT min(c.look_at) FROM {{schema}}.claims AS c WHERE c.look_at >= (SELECT clock_timestamp())),
            (SELECT min(o.look_at) FROM opened AS o)) - clock_timestamp()) * 1000000)::bigint,
        (SELECT count(*) FROM l),
-       (SELECT count(*) FROM due) < (SELECT count(*) FROM dues),
+       (SELECT count(*) FROM due) < (SELECT count(*) FROM dues) OR (SELECT count(*) FROM dues) >= 500,
        -- By min, not EXISTS: that would read the whole table for a row that is
        -- most often not there.
        coalesce((SELECT min(f.keep_until) FROM {{schema}}.finished AS f) < clock_timestamp(), false),
@@ -177,12 +177,15 @@ func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) 
 // tickAround reaps one by one, so that a job which the database does not let
 // end keeps no other from being reaped.
 func (t *Table) tickAround(ctx context.Context, db DB, r TickRequest) (Ticked, error) {
-	reaped, skip := 0, 0
+	reaped, limit, skip := 0, 1, 0
 	died := make(map[string]int)
 	var refused error
-	for range ReapBatch {
-		one, err := t.tick(ctx, db, r, 1, skip)
-		if isDataError(err) {
+	for n := 1; ; n++ {
+		if n > ReapBatch {
+			limit, skip = 0, 0 // the rest is put off: it is the turn of others
+		}
+		one, err := t.tick(ctx, db, r, limit, skip)
+		if isDataError(err) && limit > 0 {
 			refused = err
 			skip++
 			continue
@@ -190,21 +193,20 @@ func (t *Table) tickAround(ctx context.Context, db DB, r TickRequest) (Ticked, e
 		if err != nil {
 			return Ticked{}, err
 		}
-		if one.Reaped == 0 {
-			break
-		}
-		reaped++
+		reaped += one.Reaped
 		for _, d := range one.Died {
 			died[d.Worker] += d.Jobs
 		}
+		if one.Reaped > 0 {
+			continue
+		}
+		one.Reaped, one.Refused = reaped, refused
+		one.More = one.More || reaped >= ReapBatch
+		for worker, jobs := range died {
+			one.Died = append(one.Died, Died{worker, jobs})
+		}
+		return one, nil
 	}
-	ticked, err := t.tick(ctx, db, r, 0, 0)
-	ticked.Reaped, ticked.Refused = reaped, refused
-	ticked.More = ticked.More || reaped == ReapBatch
-	for worker, jobs := range died {
-		ticked.Died = append(ticked.Died, Died{worker, jobs})
-	}
-	return ticked, err
 }
 
 // tick passes over the given number of jobs whose lease is over, and reaps up

@@ -621,6 +621,9 @@ func TestSurplusRowsAreReturned(t *testing.T) {
 		if at := slices.Max(most.take()); returned != 3 || at != 2 {
 			t.Errorf("%d handed back, want 3; %d ran at once, want 2", returned, at)
 		}
+		if unclosed := tb.unclosed(); len(unclosed) > 0 {
+			t.Errorf("claims %v are open, and nothing of them runs", unclosed)
+		}
 		w.mustStop()
 	})
 }

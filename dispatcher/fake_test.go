@@ -22,10 +22,11 @@ type table struct {
 	live   []int64 // in the order of their insertion
 	lastID int64
 	fence  int64
-	log    []claim.Outcome // every outcome that was stored
-	lost   []claim.Outcome // every outcome that was refused
-	claims int             // statements
-	ended  int             // jobs
+	log    []claim.Outcome         // every outcome that was stored
+	lost   []claim.Outcome         // every outcome that was refused
+	claims int                     // statements
+	open   map[int64][]claim.Lease // what was claimed together, by Row.Claim
+	ended  int                     // jobs
 
 	ring     func(queue string) // called when a job is ready again; may be nil
 	progress chan struct{}      // room for one: a job has ended
@@ -40,7 +41,7 @@ type job struct {
 }
 
 func newTable(lease time.Duration) *table {
-	return &table{lease: lease, jobs: make(map[int64]*job), progress: make(chan struct{}, 1)}
+	return &table{lease: lease, jobs: make(map[int64]*job), open: make(map[int64][]claim.Lease), progress: make(chan struct{}, 1)}
 }
 
 // end counts a job that has ended. The table is locked.
@@ -98,6 +99,11 @@ func (tb *table) finish(outcomes []claim.Outcome) (results []claim.Result) {
 			j.dueAt = time.Now().Add(o.Delay)
 		}
 	}
+	for _, o := range outcomes {
+		if o.Closes != 0 && tb.isOver(o.Closes) {
+			delete(tb.open, o.Closes)
+		}
+	}
 	tb.mu.Unlock()
 	if tb.ring != nil {
 		for _, queue := range rings {
@@ -105,6 +111,26 @@ func (tb *table) finish(outcomes []claim.Outcome) (results []claim.Result) {
 		}
 	}
 	return results
+}
+
+// isOver says that nothing of a claim runs. The table is locked.
+func (tb *table) isOver(number int64) bool {
+	return !slices.ContainsFunc(tb.open[number], func(l claim.Lease) bool {
+		j := tb.jobs[l.ID]
+		return j != nil && j.row.Fence == l.Fence && !j.until.IsZero()
+	})
+}
+
+// unclosed returns the claims of which nothing runs, and which are open still.
+func (tb *table) unclosed() (numbers []int64) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	for number := range tb.open {
+		if tb.isOver(number) {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
 }
 
 func (tb *table) claim(w dispatcher.Want) (c claim.Claimed) {
@@ -128,6 +154,8 @@ func (tb *table) claim(w dispatcher.Want) (c claim.Claimed) {
 		tb.fence++
 		j.row.Fence, j.until = tb.fence, now.Add(tb.lease)
 		j.row.Attempt++
+		j.row.Claim = int64(tb.claims)
+		tb.open[j.row.Claim] = append(tb.open[j.row.Claim], j.row.Lease())
 		c.Rows = append(c.Rows, j.row)
 	}
 	return c

@@ -146,6 +146,9 @@ func (h *hammer) check(t *testing.T) {
 	if _, twice := h.store.beside(); len(twice) > 0 {
 		t.Errorf("in two trips at once: %v", twice)
 	}
+	if unclosed := h.unclosed(); len(unclosed) > 0 {
+		t.Errorf("claims %v are open, and nothing of them runs", unclosed)
+	}
 	h.table.mu.Lock()
 	defer h.table.mu.Unlock()
 	ended := make(map[claim.Lease]int)
