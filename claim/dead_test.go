@@ -69,7 +69,7 @@ func TestADeadWorkersJobsComeBack(t *testing.T) {
 		"every time": {[]string{"CASE WHEN j.attempts = 1 AND j.worker_id", "CASE WHEN j.worker_id"}, "second"},
 		"not buried": {[]string{"SELECT l.id FROM l WHERE l.attempts >= l.max_attempts", "SELECT l.id FROM l WHERE false"}, "last"},
 		"everybody": {[]string{
-			"OR c.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d))\n    ORDER", "OR (SELECT count(*) FROM dead) > 0\n    ORDER",
+			"OR c.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d))\n          AND", "OR (SELECT count(*) FROM dead) > 0\n          AND",
 			"OR j.worker_id = ANY (ARRAY(SELECT d.worker_id FROM dead AS d)))\n    ORDER", "OR (SELECT count(*) FROM dead) > 0)\n    ORDER",
 		}, "alive"},
 	} {
@@ -264,6 +264,48 @@ func TestADeadWorkersJobThatCannotEnd(t *testing.T) {
 		t.Errorf("%+v", ticked)
 	}
 	expect(b, held, "SELECT id FROM {{schema}}.jobs WHERE status = 'running'")
+}
+
+// Nor does it keep the next ones of its worker's claims from their turn, or a
+// process busy.
+func TestADeadWorkersNextClaim(t *testing.T) {
+	t.Parallel()
+	healthy := setUp(t)
+	healthy.exec("CREATE TABLE public.mine (job bigint REFERENCES {{schema}}.jobs (id))")
+	for name, test := range map[string]struct {
+		edits  []string
+		reaped []int
+	}{
+		"as it is": {nil, []int{0, 5, 0}},
+		"not put off": {[]string{
+			"\n          AND c.look_at NOT BETWEEN (SELECT clock_timestamp()) AND (SELECT clock_timestamp()) + interval '1 second'", "",
+		}, []int{0, 0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			healthy.exec("DELETE FROM public.mine")
+			b := healthy.fresh(t).with(claim.Mutant(t, schema, claim.SQLTick, test.edits...))
+			b.exec("INSERT INTO {{schema}}.jobs (kind, max_attempts) SELECT 'test', 1 FROM generate_series(1, 10)")
+			b.exec("INSERT INTO public.mine SELECT id FROM {{schema}}.jobs")
+			conn := b.register("dead")
+			b.claimFor("dead", 10)
+			b.insert(5)
+			b.claimFor("dead", 5)
+			b.hangUp(conn)
+			suspect := b.suspect("dead")
+			var reaped []int
+			var last claim.Ticked
+			for range 3 {
+				last = b.watch(suspect)
+				reaped = append(reaped, last.Reaped)
+			}
+			if !slices.Equal(reaped, test.reaped) {
+				t.Errorf("reaped %v, want %v", reaped, test.reaped)
+			}
+			if name == "as it is" && last.More {
+				t.Error("there is no end of ticks")
+			}
+		})
+	}
 }
 
 // A worker whose lock was taken before this server was started, or on another,
