@@ -101,11 +101,17 @@ const SweepBatch = 100
 
 // sqlSweep deletes up to $1 rows of workers that are gone: whose lock is free,
 // or, where there is none, who were not heard of for longer than any lives
-// without writing again; and who have no claim any more. A worker
-// that lives all the same writes its row again.
+// without writing again; and who hold no job that still has a lease. A claim of
+// theirs may be there for longer, while others run its jobs. A worker that lives
+// all the same writes its row again.
 const sqlSweep = `
 WITH holders AS MATERIALIZED (
-    SELECT DISTINCT c.worker_id FROM {{schema}}.claims AS c
+    SELECT DISTINCT c.worker_id
+    FROM {{schema}}.claims AS c
+    WHERE (SELECT true FROM {{schema}}.jobs AS j
+           WHERE j.id = ANY (c.ids) AND j.status = 'running' AND j.worker_id = c.worker_id
+             AND j.lease_until >= (SELECT clock_timestamp())
+           LIMIT 1)
 )
 DELETE FROM {{schema}}.workers AS w
 WHERE w.worker_id = ANY (ARRAY(

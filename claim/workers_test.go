@@ -138,15 +138,16 @@ func TestSweep(t *testing.T) {
 		edits []string
 		swept string
 	}{
-		"as it is":  {nil, "gone, lockless"},
-		"living":    {[]string{"THEN pg_try_advisory_xact_lock_shared(s.tableoid::integer, s.lock_key) END", "THEN true END"}, "gone, lives, lockless"},
-		"holders":   {[]string{"WHEN s.worker_id IN (SELECT h.worker_id FROM holders AS h) THEN false", "WHEN false THEN false"}, "gone, holds, lockless, lockless holds"},
-		"just gone": {[]string{"WHEN s.written_at < (SELECT clock_timestamp()) - interval '1 minute'", "ELSE CASE WHEN true", "s.lock_key) END\n    LIMIT", "s.lock_key) END END\n    LIMIT"}, "gone, just gone, lockless"},
-		"lockless":  {[]string{"THEN s.written_at < (SELECT clock_timestamp()) - interval '10 minutes'", "THEN true"}, "gone, lockless, lockless lives"},
+		"as it is":  {nil, "gone, lockless, robbed"},
+		"living":    {[]string{"THEN pg_try_advisory_xact_lock_shared(s.tableoid::integer, s.lock_key) END", "THEN true END"}, "gone, lives, lockless, robbed"},
+		"holders":   {[]string{"WHEN s.worker_id IN (SELECT h.worker_id FROM holders AS h) THEN false", "WHEN false THEN false"}, "gone, holds, lockless, lockless holds, robbed"},
+		"by claims": {[]string{"AND j.worker_id = c.worker_id\n", "\n"}, "gone, lockless"},
+		"just gone": {[]string{"WHEN s.written_at < (SELECT clock_timestamp()) - interval '1 minute'", "ELSE CASE WHEN true", "s.lock_key) END\n    LIMIT", "s.lock_key) END END\n    LIMIT"}, "gone, just gone, lockless, robbed"},
+		"lockless":  {[]string{"THEN s.written_at < (SELECT clock_timestamp()) - interval '10 minutes'", "THEN true"}, "gone, lockless, lockless lives, robbed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := healthy.fresh(t).with(claim.Mutant(t, schema, claim.SQLSweep, test.edits...))
-			for _, id := range []string{"gone", "just gone", "holds"} {
+			for _, id := range []string{"gone", "just gone", "holds", "robbed"} {
 				b.hangUp(b.register(id))
 			}
 			b.register("lives")
@@ -157,6 +158,11 @@ func TestSweep(t *testing.T) {
 			}
 			b.exec("UPDATE {{schema}}.workers SET written_at = clock_timestamp() - interval '61 seconds' WHERE worker_id <> 'just gone'")
 			b.exec("UPDATE {{schema}}.workers SET written_at = clock_timestamp() - interval '601 seconds' WHERE worker_id IN ('lockless', 'lockless holds')")
+			b.insert(1) // a job that others run by now, which is in a claim still
+			b.claimAs("robbed", 1, over)
+			b.tick()
+			b.makeDue()
+			b.claimFor("somebody", 1)
 			for _, id := range []string{"holds", "lockless holds"} {
 				b.insert(1)
 				if c, err := b.Claim(b.ctx, b.conn, claim.Request{Queue: queue, Limit: 1}, lease, id); err != nil || len(c.Rows) != 1 {
