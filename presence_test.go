@@ -132,8 +132,12 @@ func TestWithoutRightsOnWorkersLeasesTell(t *testing.T) {
 			ran := echo(client)
 			work(t, client)
 			await(t, states, true)
-			if _, err := pool.Exec(t.Context(), `INSERT INTO fencepost.jobs (kind, status, attempts, lease_until, worker_id)
-				VALUES ('echo', 'running', 1, clock_timestamp() - interval '1 second', 'dead')`); err != nil {
+			if _, err := pool.Exec(t.Context(), `
+				WITH claimed AS (
+					INSERT INTO fencepost.jobs (kind, status, attempts, lease_until, worker_id)
+					VALUES ('echo', 'running', 1, clock_timestamp() - interval '1 second', 'dead')
+					RETURNING id, lease_until, worker_id)
+				INSERT INTO fencepost.claims (ids, look_at, worker_id) SELECT ARRAY[id], lease_until, worker_id FROM claimed`); err != nil {
 				t.Fatal(err)
 			}
 			receive(t, ran, "a job whose lease was over")

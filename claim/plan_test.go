@@ -121,9 +121,10 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 	bad := []statement{
 		{"claim by a join", claim.Mutant(t, schema, claim.SQLClaim,
 			chosenAgain("FROM (", ") AS picked WHERE j.id = picked.id")...).SQL(claim.SQLClaim), statements[0].arguments},
-		{"EXISTS in finish", claim.Mutant(t, schema, claim.SQLFinish,
+		{"EXISTS in finish, for each outcome", claim.Mutant(t, schema, claim.SQLFinish,
 			"(SELECT true FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence LIMIT 1)",
-			"EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence)").SQL(claim.SQLFinish), finish},
+			"EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.id = o.id AND f.fence = o.fence)",
+			"WHERE (SELECT count(*) FROM d) < cardinality($1::bigint[]) AND o.n <> ALL (ARRAY(SELECT d.n FROM d))", "").SQL(claim.SQLFinish), finish},
 		{"EXISTS in tick", claim.Mutant(t, schema, claim.SQLTick,
 			"coalesce((SELECT min(f.keep_until) FROM {{schema}}.finished AS f) < clock_timestamp(), false)",
 			"EXISTS (SELECT FROM {{schema}}.finished AS f WHERE f.keep_until < (SELECT clock_timestamp()))").SQL(claim.SQLTick), tick},
