@@ -101,14 +101,14 @@ func TestAdopt(t *testing.T) {
 func TestAdoptFindsWhatIsLookedIntoTooLate(t *testing.T) {
 	t.Parallel()
 	healthy := setUp(t)
-	const in = " AND k.look_at <= greatest(j.lease_until, (SELECT clock_timestamp()) + interval '1 second')"
+	const in = "\n                  AND k.look_at <= greatest(j.lease_until, statement_timestamp() + interval '2 seconds')"
 	for name, test := range map[string]struct {
 		edits          []string
 		shortened, put bool
 	}{
 		"as it is":            {nil, true, false},
-		"whenever":            {[]string{in, ""}, false, false},
-		"when the lease ends": {[]string{in, " AND k.look_at <= j.lease_until"}, true, true},
+		"whenever":            {[]string{in, "\n"}, false, false},
+		"when the lease ends": {[]string{in, "\nAND k.look_at <= j.lease_until"}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := healthy.fresh(t).with(claim.Mutant(t, schema, claim.SQLAdopt, test.edits...))

@@ -100,8 +100,10 @@ WITH written AS (
             AND NOT EXISTS (
                 SELECT FROM (SELECT unnest(c.ids) AS id, c.worker_id, c.look_at FROM {{schema}}.claims AS c) AS k
                 WHERE k.id = j.id AND k.worker_id = j.worker_id
-                  -- A second later is as soon, for one that a tick could not reap.
-                  AND k.look_at <= greatest(j.lease_until, clock_timestamp() + interval '1 second'))) AS r
+                  -- Up to a second later is as soon, for one that a tick could not
+                  -- reap, since this statement began; not by clock_timestamp(),
+                  -- for which all claims would be read for each job.
+                  AND k.look_at <= greatest(j.lease_until, statement_timestamp() + interval '2 seconds'))) AS r
     GROUP BY r.worker_id, r.part
     RETURNING 1
 )

@@ -37,10 +37,13 @@ WITH o AS MATERIALIZED (
 ), sooner AS (
     -- Where the server's clock was set back, a lease ends earlier now than it did.
     -- Then its claim is to be looked into earlier too, and that is said by the
-    -- look.
+    -- look. Whoever holds it looks into it already.
     UPDATE {{schema}}.claims AS c SET look_at = clock_timestamp()
-    WHERE (SELECT max(l.lease_until) > clock_timestamp() + $3::bigint * interval '1 microsecond' FROM l)
-      AND c.ids && ARRAY(SELECT l.id FROM l)
+    WHERE c.id = ANY (ARRAY(
+        SELECT k.id FROM {{schema}}.claims AS k
+        WHERE (SELECT max(l.lease_until) > clock_timestamp() + $3::bigint * interval '1 microsecond' FROM l)
+          AND k.ids && ARRAY(SELECT l.id FROM l)
+        FOR UPDATE SKIP LOCKED))
 )
 SELECT o.id, o.fence, ` + sqlReason + `, false
 FROM o

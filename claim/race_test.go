@@ -343,8 +343,11 @@ func TestSkippingIsWhatKeepsOthersGoing(t *testing.T) {
 			t.Fatal(err)
 		}
 		guard := " SKIP LOCKED"
-		if template == claim.SQLTick { // it skips elsewhere too
+		switch template { // they skip elsewhere too
+		case claim.SQLTick:
 			guard = "OFFSET $7::bigint\n    FOR UPDATE" + guard
+		case claim.SQLExtend:
+			guard = "FOR NO KEY UPDATE" + guard
 		}
 		mutant := b.with(claim.Mutant(t, schema, template, guard, strings.TrimSuffix(guard, " SKIP LOCKED")))
 		mutant.conn = b.connect()
