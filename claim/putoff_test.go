@@ -179,7 +179,7 @@ func TestTwoTicksAtOnce(t *testing.T) {
 			}
 			b.take(2, over)
 			other := b.connect()
-			ticking := answerOrWait(b, func() (claim.Ticked, error) {
+			ticking := answerOrWait(b, other, func() (claim.Ticked, error) {
 				return b.Tick(b.ctx, other, claim.TickRequest{Queues: []string{queue}, Reap: true, Worker: "other", Own: "own", Token: "token"})
 			})
 			if waits := len(ticking) == 0; waits != test.waits {

@@ -79,19 +79,21 @@ func (c *crowd) ahead(tb *table) (waiting []int64) {
 }
 
 // busy runs two slots on a backlog of jobs that take so long, over trips of 3 ms.
-func busy(t *testing.T, jobs int, work time.Duration) (*table, *store, *crowd, *worker) {
+// The store may be changed before.
+func busy(t *testing.T, jobs int, work time.Duration, s *store) (*table, *crowd, *worker) {
 	tb := newTable(lease)
 	tb.insert("q", "k", jobs)
-	s := &store{table: tb, onTrip: func(dispatcher.Trip) error { <-time.After(3 * time.Millisecond); return nil }}
+	s.table = tb
+	s.onTrip = func(dispatcher.Trip) error { <-time.After(3 * time.Millisecond); return nil }
 	c := &crowd{work: work, begun: make(map[int64]int64)}
-	return tb, s, c, start(t, s, dispatcher.Config{Handle: c.handle, SoftStop: time.Minute})
+	return tb, c, start(t, s, dispatcher.Config{Handle: c.handle, SoftStop: time.Minute})
 }
 
 // Slots do not stand empty while a trip is under way, and no more handlers run
 // than there are slots.
 func TestShortJobsAreClaimedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, _, c, w := busy(t, 2000, time.Millisecond)
+		tb, c, w := busy(t, 2000, time.Millisecond, &store{})
 		begin := time.Now()
 		for tb.ends() < 2000 {
 			<-tb.progress
@@ -109,7 +111,7 @@ func TestShortJobsAreClaimedAhead(t *testing.T) {
 // What would wait here for long is left to others.
 func TestLongJobsAreNotClaimedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, _, c, w := busy(t, 50, 100*time.Millisecond)
+		tb, c, w := busy(t, 50, 100*time.Millisecond, &store{})
 		for tb.ends() < 40 {
 			pass(7 * time.Millisecond)
 			if waiting := c.ahead(tb); len(waiting) > 0 {
@@ -123,7 +125,7 @@ func TestLongJobsAreNotClaimedAhead(t *testing.T) {
 // A stop begins none of the jobs that wait, and hands them back at once.
 func TestAStopHandsBackWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, _, c, w := busy(t, 2000, time.Millisecond)
+		tb, c, w := busy(t, 2000, time.Millisecond, &store{})
 		pass(500 * time.Millisecond)
 		c.shut()
 		pass(100 * time.Millisecond)
@@ -149,7 +151,7 @@ func TestAStopHandsBackWhatWaits(t *testing.T) {
 // A job that was taken from us while it waited is not begun.
 func TestWhatIsLostWhileItWaitsIsNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, _, c, w := busy(t, 2000, time.Millisecond)
+		tb, c, w := busy(t, 2000, time.Millisecond, &store{})
 		pass(500 * time.Millisecond)
 		c.shut()
 		pass(100 * time.Millisecond)
@@ -180,14 +182,13 @@ func TestWhatIsLostWhileItWaitsIsNotBegun(t *testing.T) {
 // While outcomes cannot be stored nothing is begun.
 func TestNothingThatWaitsIsBegunInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, s, c, w := busy(t, 2000, time.Millisecond)
 		var mu sync.Mutex
 		var down error
-		s.onFinish = func(context.Context, []claim.Outcome) error {
+		tb, c, w := busy(t, 2000, time.Millisecond, &store{onFinish: func(context.Context, []claim.Outcome) error {
 			mu.Lock()
 			defer mu.Unlock()
 			return down
-		}
+		}})
 		set := func(err error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -215,8 +216,7 @@ func TestNothingThatWaitsIsBegunInAnOutage(t *testing.T) {
 // A job is not begun with less than half its lease left: it goes back.
 func TestWhatHasWaitedTooLongGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, s, c, w := busy(t, 2000, time.Millisecond)
-		s.onExtend = func(context.Context, []claim.Lease) error { return errors.New("down") }
+		tb, c, w := busy(t, 2000, time.Millisecond, &store{onExtend: func(context.Context, []claim.Lease) error { return errors.New("down") }})
 		pass(500 * time.Millisecond)
 		c.shut()
 		pass(100 * time.Millisecond)

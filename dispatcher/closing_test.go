@@ -15,6 +15,7 @@ type closing struct {
 	leases *leases
 	outbox outbox
 	now    time.Time
+	left   []claim.Outcome // with the last trip
 }
 
 func newClosing(t *testing.T) *closing {
@@ -39,8 +40,9 @@ func (c *closing) ended(ids ...int64) {
 func (c *closing) leaves(want ...int64) {
 	c.t.Helper()
 	c.now = c.now.Add(time.Minute) // whatever has waited does so no longer
-	outcomes := c.outbox.take(c.now)
+	outcomes := c.outbox.take(c.now, 0)
 	c.leases.close(outcomes)
+	c.left = outcomes
 	var closes []int64
 	for _, o := range outcomes {
 		if o.Closes != 0 {
@@ -55,10 +57,11 @@ func (c *closing) leaves(want ...int64) {
 
 // lands is the answer to it.
 func (c *closing) lands(results ...claim.Result) {
-	settled, _ := c.outbox.answered(c.now, results)
+	settled, _ := c.outbox.answered(c.now, 0, results)
 	for _, lease := range settled {
 		c.leases.drop(lease)
 	}
+	c.leases.closed(c.left)
 }
 
 const stored, busy, lost = claim.Stored, claim.Busy, claim.Lost
@@ -108,6 +111,32 @@ func TestTheLastOutcomeClosesTheClaim(t *testing.T) {
 			c.lands(stored, busy)
 			c.leaves(7)
 		},
+		"on both lanes at once": func(c *closing) {
+			c.claimed(7, 1, 2)
+			c.claimed(8, 3)
+			c.ended(1)
+			c.leaves()
+			beside := c.left
+			c.ended(2)
+			outcomes := c.outbox.take(c.now, 1)
+			c.leases.close(outcomes)
+			if outcomes[0].Closes != 0 {
+				c.t.Error("what is still on its way is closed")
+			}
+			c.left = beside
+			c.lands(stored)
+			settled, _ := c.outbox.answered(c.now, 1, []claim.Result{stored})
+			c.leases.drop(settled[0])
+			c.leases.closed(outcomes)
+			c.claimed(9, 4, 5)
+			c.ended(4)
+			c.leaves(7) // by the next one
+			c.outbox.kept(c.now, 0, false)
+			c.leaves(7)
+			c.lands(stored)
+			c.ended(5)
+			c.leaves(9)
+		},
 		"another one is late": func(c *closing) {
 			c.claimed(7, 1, 2)
 			c.ended(1)
@@ -120,10 +149,10 @@ func TestTheLastOutcomeClosesTheClaim(t *testing.T) {
 			c.claimed(7, 1, 2, 3)
 			c.ended(1, 2)
 			c.leaves()
-			c.outbox.kept(c.now, true)
+			c.outbox.kept(c.now, 0, true)
 			c.ended(3)
 			c.leaves(7)
-			c.outbox.kept(c.now, false)
+			c.outbox.kept(c.now, 0, false)
 			c.leaves(7)
 			c.lands(stored, stored, stored)
 		},

@@ -133,6 +133,33 @@ func (tb *table) unclosed() (numbers []int64) {
 	return numbers
 }
 
+// shared adds the claims that both of these have an outcome of.
+func (tb *table) shared(to map[int64]bool, some, others []claim.Outcome) map[int64]bool {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	if to == nil {
+		to = make(map[int64]bool)
+	}
+	number := func(o claim.Outcome) int64 {
+		for n, leases := range tb.open {
+			if slices.Contains(leases, o.Lease) {
+				return n
+			}
+		}
+		return 0
+	}
+	mine := make(map[int64]bool)
+	for _, o := range some {
+		mine[number(o)] = true
+	}
+	for _, o := range others {
+		if n := number(o); mine[n] {
+			to[n] = true
+		}
+	}
+	return to
+}
+
 func (tb *table) claim(w dispatcher.Want) (c claim.Claimed) {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
@@ -242,6 +269,7 @@ type store struct {
 	away    [2]*dispatcher.Trip // the trips under way
 	besides int                 // trips that began while another was under way
 	twice   []claim.Lease       // named in two of them at once
+	split   map[int64]bool      // claims that were in two of them at once
 
 	last [2]dispatcher.Haul // of each lane's goroutine alone
 }
@@ -339,6 +367,7 @@ func (s *store) board(trip *dispatcher.Trip) {
 	defer s.mu.Unlock()
 	if beside := s.away[1-trip.Lane]; beside != nil {
 		s.besides++
+		s.split = s.table.shared(s.split, beside.Outcomes, trip.Outcomes)
 		for _, o := range trip.Outcomes {
 			if slices.ContainsFunc(beside.Outcomes, func(b claim.Outcome) bool { return b.Lease == o.Lease }) {
 				s.twice = append(s.twice, o.Lease)

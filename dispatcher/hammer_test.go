@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -146,7 +147,9 @@ func (h *hammer) check(t *testing.T) {
 	if _, twice := h.store.beside(); len(twice) > 0 {
 		t.Errorf("in two trips at once: %v", twice)
 	}
-	if unclosed := h.unclosed(); len(unclosed) > 0 {
+	// What was on its way in both trips of the last pair has no third that closes it.
+	unclosed := slices.DeleteFunc(h.unclosed(), func(number int64) bool { return h.store.split[number] })
+	if len(unclosed) > 0 {
 		t.Errorf("claims %v are open, and nothing of them runs", unclosed)
 	}
 	h.table.mu.Lock()

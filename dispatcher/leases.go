@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fencepost-go/fencepost/claim"
@@ -42,6 +43,7 @@ type leases struct {
 	term time.Duration
 	held map[claim.Lease]*held
 	open map[int64]int // how many of each claim are in hand, by Row.Claim
+	over []int64       // claims of which nothing is in hand, and which no trip has closed
 	look time.Time     // nothing is to be done before; zero: never
 	pace pace          // after an extension that failed
 
@@ -84,11 +86,15 @@ func (l *leases) drop(lease claim.Lease) {
 	delete(l.held, lease)
 	if l.open[h.row.Claim]--; l.open[h.row.Claim] == 0 {
 		delete(l.open, h.row.Claim)
+		if h.row.Claim != 0 {
+			l.over = append(l.over, h.row.Claim)
+		}
 	}
 }
 
 // close says with which of the outcomes, if all of them are stored, nothing of a
-// claim is in hand any more.
+// claim is in hand any more. Others take along claims of which that is so already:
+// what was left of them was under way on both lanes at once.
 func (l *leases) close(outcomes []claim.Outcome) {
 	if len(outcomes) == 0 {
 		return
@@ -102,6 +108,25 @@ func (l *leases) close(outcomes []claim.Outcome) {
 		going[h.row.Claim]++
 		if going[h.row.Claim] == l.open[h.row.Claim] {
 			outcomes[i].Closes = h.row.Claim
+		}
+	}
+	over := l.over
+	for i := range outcomes {
+		if len(over) > 0 && outcomes[i].Closes == 0 {
+			outcomes[i].Closes, over = over[0], over[1:]
+		}
+	}
+}
+
+// closed takes the outcomes that a trip has stored, after what it has settled was
+// dropped.
+func (l *leases) closed(outcomes []claim.Outcome) {
+	if len(l.over) == 0 {
+		return
+	}
+	for _, o := range outcomes {
+		if o.Closes != 0 {
+			l.over = slices.DeleteFunc(l.over, func(c int64) bool { return c == o.Closes })
 		}
 	}
 }

@@ -352,6 +352,9 @@ func (l *loop) landed(r returned) {
 	for _, lease := range landing.settled {
 		l.leases.drop(lease)
 	}
+	if r.haul.FinishErr == nil {
+		l.leases.closed(r.trip.Outcomes)
+	}
 	for _, arrival := range landing.start {
 		s := arrival.slots
 		for _, row := range arrival.rows {
