@@ -57,7 +57,7 @@ type Client struct {
 // connect.
 //
 // The pool is used to enqueue, to inspect and by handlers. Run opens up to
-// three connections of its own, made from the pool's configuration, so that
+// four connections of its own, made from the pool's configuration, so that
 // busy handlers cannot keep the queue from the database.
 func New(pool *pgxpool.Pool, config Config) (*Client, error) {
 	if pool == nil {
