@@ -1,6 +1,9 @@
 package dispatcher
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// horizon is for how many trips there should be work: what is claimed now
@@ -17,8 +20,9 @@ const (
 // ended. Out of a backlog only, when whoever else works the queue has enough to
 // do: what waits here waits for nobody else.
 type ahead struct {
-	waiting []*held // in hand, without a slot yet, in the order of their claims
-	most    int     // how many may wait
+	line  []*held // in hand, in the order of their claims
+	begun int     // so many of them, the first, have a slot by now
+	most  int     // how many may wait
 
 	ends  int       // handlers that have ended since
 	since time.Time // when it was last measured
@@ -37,10 +41,22 @@ func (a *ahead) measure(now time.Time, took time.Duration, backlog bool) {
 	}
 }
 
+// waiting is how many jobs have no slot yet.
+func (a *ahead) waiting() int { return len(a.line) - a.begun }
+
+// wait adds a job.
+func (a *ahead) wait(h *held) {
+	if a.begun > 0 && len(a.line) == cap(a.line) {
+		a.line = slices.Delete(a.line, 0, a.begun) // room at the end, without more memory
+		a.begun = 0
+	}
+	a.line = append(a.line, h)
+}
+
 // oldest takes the job that has waited longest.
 func (a *ahead) oldest() *held {
-	h := a.waiting[0]
-	a.waiting[0] = nil
-	a.waiting = a.waiting[1:]
+	h := a.line[a.begun]
+	a.line[a.begun] = nil
+	a.begun++
 	return h
 }

@@ -16,14 +16,14 @@ type report struct {
 // work runs one handler and delivers exactly one report, whatever the handler
 // does: return, panic or end its goroutine. After gone is closed nobody wants
 // the report any more.
-func (l *loop) work(h *held) {
-	ctx := h.ctx
-	if h.timeout > 0 {
+func (l *loop) work(t task) {
+	ctx := t.ctx
+	if t.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, h.timeout, ErrTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, t.timeout, ErrTimeout)
 		defer cancel()
 	}
-	row := &h.row
+	row := &t.row
 	var outcome claim.Outcome // without a verb: not judged yet
 	died := true              // unless we come to the end, or recover
 	defer func() {
@@ -46,6 +46,6 @@ func (l *loop) work(h *held) {
 	}()
 	err := l.cfg.Handle(ctx, *row)
 	// Judging calls methods of the user's error: also under the recover above.
-	outcome = l.judge(row, h.timeout, err, context.Cause(ctx))
+	outcome = l.judge(row, t.timeout, err, context.Cause(ctx))
 	died = false
 }

@@ -13,10 +13,7 @@ import (
 type held struct {
 	row    claim.Row               // its handler's too, as long as that runs
 	slots  *slots                  // of its queue
-	ctx    context.Context         // its handler's, but for the timeout
 	cancel context.CancelCauseFunc // of its handler; nil if it never had one
-
-	timeout time.Duration // of its handler; 0: none
 
 	// since is when the claim, or the last extension that worked, was sent:
 	// the lease began no earlier.

@@ -210,7 +210,7 @@ func (l *loop) advance(now time.Time) {
 		case draining:
 			l.desk.closed = true
 			for _, s := range l.desk.queues {
-				for len(s.waiting) > 0 {
+				for s.waiting() > 0 {
 					l.handBack(s.oldest())
 				}
 			}
@@ -302,7 +302,7 @@ func (l *loop) ended(r report) {
 
 // begin runs what waits for a slot of the queue.
 func (l *loop) begin(s *slots) {
-	for len(s.waiting) > 0 && s.free() > 0 && l.desk.begins() {
+	for s.waiting() > 0 && s.free() > 0 && l.desk.begins() {
 		now := time.Now()
 		switch h := s.oldest(); {
 		case h.lost:
@@ -360,7 +360,7 @@ func (l *loop) landed(r returned) {
 		for _, row := range arrival.rows {
 			h := &held{row: row, slots: s, since: r.sent}
 			l.leases.add(h)
-			s.waiting = append(s.waiting, h)
+			s.wait(h)
 		}
 		clear(arrival.rows) // what a job keeps alive is its own business
 		l.begin(s)
@@ -383,12 +383,12 @@ func (l *loop) landed(r returned) {
 
 // start runs the handler of a job in hand.
 func (l *loop) start(now time.Time, h *held) {
-	h.ctx, h.cancel = context.WithCancelCause(l.base)
-	h.timeout = l.cfg.Timeout(h.row.Kind)
-	if h.timeout > 0 {
-		h.stuckAt = now.Add(h.timeout).Add(l.cfg.Lease) // the sum of the two may be too large for a duration
+	run := task{held: h, timeout: l.cfg.Timeout(h.row.Kind)}
+	run.ctx, h.cancel = context.WithCancelCause(l.base)
+	if run.timeout > 0 {
+		h.stuckAt = now.Add(run.timeout).Add(l.cfg.Lease) // the sum of the two may be too large for a duration
 	}
 	h.running = true
 	h.slots.busy++
-	l.runners.give(h)
+	l.runners.give(run)
 }

@@ -1,12 +1,20 @@
 package dispatcher
 
 import (
+	"context"
 	"sync"
 	"time"
 )
 
 // restAfter is how long goroutines that have run handlers are kept without work.
 const restAfter = time.Second
+
+// task is a job whose handler is to be run.
+type task struct {
+	*held
+	ctx     context.Context // but for the timeout
+	timeout time.Duration   // 0: none
+}
 
 // runners are the goroutines that run handlers. One that has run a handler takes
 // the next job: its stack has grown to what handlers need, and to grow another is
@@ -17,8 +25,8 @@ const restAfter = time.Second
 //
 // All methods are called by the loop.
 type runners struct {
-	work func(*held) // returns when the job was reported, or ends the goroutine
-	jobs chan *held  // to a runner that is free; nil: it ends
+	work func(task) // returns when the job was reported, or ends the goroutine
+	jobs chan task  // to a runner that is free; without a job: it ends
 
 	alive   int // runners that have not ended
 	pending int // jobs given out and not reported
@@ -27,25 +35,25 @@ type runners struct {
 	all  sync.WaitGroup
 }
 
-func newRunners(room int, work func(*held)) *runners {
-	return &runners{work: work, jobs: make(chan *held, room)}
+func newRunners(room int, work func(task)) *runners {
+	return &runners{work: work, jobs: make(chan task, room)}
 }
 
 // give has the handler of a job run.
-func (r *runners) give(h *held) {
+func (r *runners) give(t task) {
 	r.idle = time.Time{}
 	r.pending++
 	if r.pending <= r.alive {
 		select {
-		case r.jobs <- h:
+		case r.jobs <- t:
 			return
 		default: // some wait to report before they take the next
 		}
 	}
 	r.alive++
 	r.all.Go(func() {
-		for ; h != nil; h = <-r.jobs {
-			r.work(h)
+		for ; t.held != nil; t = <-r.jobs {
+			r.work(t)
 		}
 	})
 }
@@ -72,7 +80,7 @@ func (r *runners) rest(now time.Time) (next time.Time) {
 		return end
 	}
 	for ; r.alive > 0; r.alive-- {
-		r.jobs <- nil
+		r.jobs <- task{}
 	}
 	r.idle = time.Time{}
 	return time.Time{}

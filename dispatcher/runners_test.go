@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -12,21 +11,19 @@ import (
 func TestEachJobHasARunner(t *testing.T) {
 	t.Parallel()
 	const room = 4
-	began, leave := make(chan *held), make(chan bool)
-	var born atomic.Int64
+	began, leave := make(chan task), make(chan bool)
 	reports := make(chan bool)
-	r := newRunners(room, func(h *held) {
-		began <- h
+	r := newRunners(room, func(t task) {
+		began <- t
 		died := <-leave
 		reports <- died
 		if died {
 			runtime.Goexit()
 		}
 	})
-	count := func(h *held) *held { born.Add(1); return h }
 	give := func(n int) {
 		for range n {
-			r.give(count(&held{}))
+			r.give(task{held: &held{}})
 		}
 		for range n { // all of them at once
 			<-began

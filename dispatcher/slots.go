@@ -36,7 +36,7 @@ type slots struct {
 func (s *slots) free() int { return s.Slots + min(s.stuck, s.Spares) - s.busy }
 
 // room is how many jobs may be claimed now.
-func (s *slots) room() int { return s.free() + s.most - len(s.waiting) - s.asking() }
+func (s *slots) room() int { return s.free() + s.most - s.waiting() - s.asking() }
 
 // full is how many a claim brings that is worth a trip of its own.
 func (s *slots) full() int { return min(s.Slots+s.most, mostRows) }

@@ -159,7 +159,7 @@ func outcomeOf(t *testing.T, ctx context.Context, cfg Config) claim.Outcome {
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	reports := make(chan report)
 	l := &loop{Dispatcher: New(cfg), reports: reports}
-	go l.work(&held{row: claim.Row{ID: 5, Fence: 9, Attempt: 7}, ctx: ctx, timeout: time.Minute})
+	go l.work(task{&held{row: claim.Row{ID: 5, Fence: 9, Attempt: 7}}, ctx, time.Minute})
 	select {
 	case r := <-reports:
 		if r.lease != r.outcome.Lease {
