@@ -22,11 +22,15 @@ UPDATE fencepost.jobs AS j SET
     lease_until = clock_timestamp() + interval '` + floorLease + `',
     fence = greatest(j.fence + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 WHERE j.id = ANY (ARRAY(
-    SELECT r.id FROM fencepost.jobs AS r
-    WHERE r.queue = $1 AND r.status = 'ready' AND r.run_at <= (SELECT clock_timestamp())
-    ORDER BY r.priority, r.run_at, r.id
-    LIMIT $2
-    FOR NO KEY UPDATE SKIP LOCKED))
+    SELECT c.id
+    FROM unnest('{-2,-1,0,1,2}'::smallint[]) AS p (priority)
+    CROSS JOIN LATERAL (
+        SELECT r.id FROM fencepost.jobs AS r
+        WHERE r.queue = $1 AND r.priority = p.priority AND r.status = 'ready' AND r.run_at <= (SELECT clock_timestamp())
+        ORDER BY r.run_at, r.id
+        LIMIT $2
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT $2))
 RETURNING j.id, j.fence, j.payload`
 
 // floorDelete ends claims as done and keeps nothing of them.

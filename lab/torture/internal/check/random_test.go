@@ -32,6 +32,9 @@ type play struct {
 	deafStart  bool // what comes while nobody listens is not found
 	overClaim  bool // a claim brings more than was asked for
 	noRoom     bool // handlers are started whatever slots there are
+	unnamed    bool // some claims write no row
+
+	named map[grip]bool // claims that have written one
 }
 
 type grip struct{ id, fence int64 }
@@ -68,7 +71,7 @@ func (p *play) awake(a *actor) bool { return a.dead == 0 && a.frozen <= p.now }
 const second = int64(time.Second)
 
 func newPlay(seed uint64, rate float64) *play {
-	p := &play{world: newWorld(), r: rand.New(rand.NewPCG(seed, 1)), rate: rate}
+	p := &play{world: newWorld(), r: rand.New(rand.NewPCG(seed, 1)), rate: rate, named: make(map[grip]bool)}
 	for i := range 4 {
 		a := &actor{base: fmt.Sprintf("worker-%d", i+1)}
 		p.workers = append(p.workers, a)
@@ -85,6 +88,21 @@ func (p *play) born(a *actor) {
 	a.settled = p.now + second
 	p.process(a.name(), script.Worker)
 	p.idle(a.name())
+}
+
+// sample looks at the tables.
+func (p *play) sample() {
+	s := Sample{At: p.dbNow()}
+	for id, r := range p.db.live {
+		if r.Status != "running" {
+			continue
+		}
+		s.Running++
+		if !p.named[grip{id, r.Fence}] {
+			s.Unnamed = append(s.Unnamed, Unnamed{Job: id, Fence: r.Fence})
+		}
+	}
+	p.world.seen = append(p.world.seen, s)
 }
 
 func (p *play) chance(perSecond float64) bool { return p.r.Float64() < perSecond*0.02 }
@@ -129,6 +147,7 @@ func (p *play) run(d time.Duration) {
 			}
 		}
 		p.reaper()
+		p.sample()
 		p.now = max(p.now, tick)
 	}
 	p.event("harness", history.Event{Op: history.Ready})
@@ -329,6 +348,7 @@ func (p *play) claimAll(a *actor, queue string, asked int, due []row) {
 		for _, r := range due {
 			fence := p.take(worker, r.id)
 			p.seen = append(p.seen, grip{r.id, fence})
+			p.named[grip{r.id, fence}] = !p.unnamed || p.r.IntN(10) > 0
 			ret.Refs = append(ret.Refs, history.Ref{Job: r.id, Fence: fence, Attempt: p.db.live[r.id].Attempts})
 		}
 		if !answered {
@@ -428,6 +448,7 @@ func TestRandomRunsWithoutAGuard(t *testing.T) {
 		"reap-lock":      {8, func(p *play) { p.byID = true }},
 		"claim-lock":     {12, func(p *play) { p.overClaim = true }},
 		"claim-counts":   {7, func(p *play) { p.claimCounts = true }},
+		"claim-row":      {17, func(p *play) { p.unnamed = true }},
 		"clock-fence":    {4, func(p *play) { p.clockFence = true }},
 		"drain-extends":  {8, func(p *play) { p.drainStops = true }},
 		"stored-first":   {15, func(p *play) { p.ackFirst = true }},
