@@ -269,7 +269,9 @@ type store struct {
 	away    [2]*dispatcher.Trip // the trips under way
 	besides int                 // trips that began while another was under way
 	twice   []claim.Lease       // named in two of them at once
-	split   map[int64]bool      // claims that were in two of them at once
+	split   map[int64]bool      // claims that were in two of them at once, as the dispatcher may see it
+	back    [2]time.Time        // when the trip that was under way last was back
+	before  [2]*dispatcher.Trip // which that was
 
 	last [2]dispatcher.Haul // of each lane's goroutine alone
 }
@@ -365,9 +367,15 @@ func (tb *table) over(leases []claim.Lease) (lost []claim.Loss) {
 func (s *store) board(trip *dispatcher.Trip) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	beside := s.away[1-trip.Lane]
+	if beside == nil && time.Since(s.back[1-trip.Lane]) < 50*time.Millisecond {
+		beside = s.before[1-trip.Lane] // this one may have left before that was known to be back
+	}
+	if beside != nil {
+		s.split = s.table.shared(s.split, beside.Outcomes, trip.Outcomes)
+	}
 	if beside := s.away[1-trip.Lane]; beside != nil {
 		s.besides++
-		s.split = s.table.shared(s.split, beside.Outcomes, trip.Outcomes)
 		for _, o := range trip.Outcomes {
 			if slices.ContainsFunc(beside.Outcomes, func(b claim.Outcome) bool { return b.Lease == o.Lease }) {
 				s.twice = append(s.twice, o.Lease)
@@ -380,7 +388,7 @@ func (s *store) board(trip *dispatcher.Trip) {
 func (s *store) leave(trip *dispatcher.Trip) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.away[trip.Lane] = nil
+	s.away[trip.Lane], s.before[trip.Lane], s.back[trip.Lane] = nil, trip, time.Now()
 }
 
 // beside is how many trips went beside another, and which leases were in both.
