@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// restAfter is how long goroutines that have run handlers are kept without work.
+// restAfter is how long goroutines that have run handlers are kept without work, at
+// least; twice that at most.
 const restAfter = time.Second
 
 // task is a job whose handler is to be run.
@@ -28,11 +29,11 @@ type runners struct {
 	work func(task) // returns when the job was reported, or ends the goroutine
 	jobs chan task  // to a runner that is free; without a job: it ends
 
-	alive   int // runners that have not ended
-	pending int // jobs given out and not reported
-	// idle is since when there has been no job; zero: there is one, or no runner.
-	idle time.Time
-	all  sync.WaitGroup
+	alive   int       // runners that have not ended
+	pending int       // jobs given out and not reported
+	most    int       // of these at once, since
+	since   time.Time // it was last looked who may rest
+	all     sync.WaitGroup
 }
 
 func newRunners(room int, work func(task)) *runners {
@@ -41,8 +42,8 @@ func newRunners(room int, work func(task)) *runners {
 
 // give has the handler of a job run.
 func (r *runners) give(t task) {
-	r.idle = time.Time{}
 	r.pending++
+	r.most = max(r.most, r.pending)
 	if r.pending <= r.alive {
 		select {
 		case r.jobs <- t:
@@ -65,25 +66,22 @@ func (r *runners) reported(died bool) {
 	if died {
 		r.alive--
 	}
-	if r.pending == 0 && r.alive > 0 {
-		r.idle = time.Now()
-	}
 }
 
-// rest ends the runners when there has been no job for a while. It returns when to
+// rest ends the runners that were not needed for a while, or those of a crowd that
+// came once would be kept as long as there is now and then a job. It returns when to
 // ask again; zero: after the next report.
 func (r *runners) rest(now time.Time) (next time.Time) {
-	if r.idle.IsZero() {
+	if r.alive > r.pending && !now.Before(r.since.Add(restAfter)) {
+		for ; r.alive > r.most; r.alive-- {
+			r.jobs <- task{}
+		}
+		r.most, r.since = r.pending, now
+	}
+	if r.alive == r.pending {
 		return time.Time{}
 	}
-	if end := r.idle.Add(restAfter); now.Before(end) {
-		return end
-	}
-	for ; r.alive > 0; r.alive-- {
-		r.jobs <- task{}
-	}
-	r.idle = time.Time{}
-	return time.Time{}
+	return r.since.Add(restAfter)
 }
 
 // end lets the runners go that are free, and the others when their handlers have

@@ -50,17 +50,30 @@ func TestEachJobHasARunner(t *testing.T) {
 	}
 	give(room)
 	end(3*room, false)
-	if next := r.rest(r.idle); !next.Equal(r.idle.Add(restAfter)) || r.alive == 0 {
-		t.Errorf("they rest at once: next %v, %d left", next, r.alive)
+	now := time.Now()
+	rest := func(want int, again bool) {
+		t.Helper()
+		next := r.rest(now)
+		if r.alive != want {
+			t.Errorf("%d runners are left, want %d", r.alive, want)
+		}
+		if again != next.Equal(now.Add(restAfter)) || again == next.IsZero() {
+			t.Errorf("to be asked again after %v", next.Sub(now))
+		}
+		now = now.Add(restAfter)
 	}
-	give(1)
-	if next := r.rest(time.Now().Add(time.Hour)); !next.IsZero() || r.alive == 0 {
-		t.Errorf("they rest while a job runs: next %v, %d left", next, r.alive)
-	}
+	rest(3*room, true) // they have just been needed
+	give(2)
 	end(1, false)
-	if next := r.rest(r.idle.Add(restAfter)); !next.IsZero() || r.alive != 0 {
-		t.Errorf("they do not rest: next %v, %d left", next, r.alive)
+	rest(2, true)
+	give(1)
+	if next := r.rest(now.Add(time.Hour)); !next.IsZero() || r.alive != 2 {
+		t.Errorf("with a job for each of %d runners they are to be asked at %v", r.alive, next)
 	}
+	end(2, false)
+	now = now.Add(2 * time.Hour)
+	rest(2, true)
+	rest(0, false)
 	r.wait()
 	give(room)
 	end(room, false)
