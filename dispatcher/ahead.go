@@ -12,6 +12,12 @@ const (
 	// mostAhead bounds how long a job waits here for a slot, by what the last ones
 	// took; in a backlog of short jobs, that is: others are not waited for at all.
 	mostAhead = 50 * time.Millisecond
+	// mostWait is how long it waits at most, if the last ones have deceived: then
+	// whoever has nothing to do may have it.
+	mostWait = time.Second
+	// memory is for how long it counts how fast jobs have ended: those that end all
+	// at once are few among those of so long.
+	memory = mostAhead
 )
 
 // ahead is what is claimed of a queue beyond its free slots, so that slots whose
@@ -20,8 +26,8 @@ const (
 // ended. Out of a backlog only, when whoever else works the queue has enough to
 // do: what waits here waits for nobody else.
 type ahead struct {
-	line  []*held // in hand, in the order of their claims
-	begun int     // so many of them, the first, have a slot by now
+	line  []place // in the order of their claims
+	begun int     // so many of them, the first, have left it
 	most  int     // how many may wait
 
 	ends  int       // handlers that have ended since
@@ -29,12 +35,18 @@ type ahead struct {
 	rate  float64   // handlers that end in a second
 }
 
-// measure is called when a trip is back that took so long.
+// place is that of a job in hand that waits for a slot.
+type place struct {
+	*held
+	until time.Time // it is not begun from then on
+}
+
+// measure is called when a trip is back that took so long. What has ended longer
+// ago counts less, and after a pause it counts for nothing.
 func (a *ahead) measure(now time.Time, took time.Duration, backlog bool) {
-	if past := now.Sub(a.since); past > 0 {
-		a.rate = (a.rate + float64(a.ends)/past.Seconds()) / 2
-		a.ends, a.since = 0, now
-	}
+	past := now.Sub(a.since)
+	a.rate = (a.rate*memory.Seconds() + float64(a.ends)) / (memory + past).Seconds()
+	a.ends, a.since = 0, now
 	a.most = 0
 	if backlog {
 		a.most = min(int(a.rate*min(horizon*took, mostAhead).Seconds()), mostRows)
@@ -45,18 +57,31 @@ func (a *ahead) measure(now time.Time, took time.Duration, backlog bool) {
 func (a *ahead) waiting() int { return len(a.line) - a.begun }
 
 // wait adds a job.
-func (a *ahead) wait(h *held) {
+func (a *ahead) wait(h *held, until time.Time) {
 	if a.begun > 0 && len(a.line) == cap(a.line) {
 		a.line = slices.Delete(a.line, 0, a.begun) // room at the end, without more memory
 		a.begun = 0
 	}
-	a.line = append(a.line, h)
+	a.line = append(a.line, place{h, until})
 }
 
-// oldest takes the job that has waited longest.
-func (a *ahead) oldest() *held {
-	h := a.line[a.begun]
-	a.line[a.begun] = nil
+// oldest is the job that has waited longest.
+func (a *ahead) oldest() place { return a.line[a.begun] }
+
+// leave takes the oldest job out of the line.
+func (a *ahead) leave() {
+	a.line[a.begun] = place{}
 	a.begun++
-	return h
+}
+
+// deceived says that a job has waited too long: those that run take longer than
+// the ones by which it was claimed.
+func (a *ahead) deceived() { a.rate, a.most = 0, 0 }
+
+// look is when the oldest job has waited long enough; zero: none waits.
+func (a *ahead) look() time.Time {
+	if a.waiting() == 0 {
+		return time.Time{}
+	}
+	return a.oldest().until
 }

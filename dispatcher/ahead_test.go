@@ -26,7 +26,7 @@ func (c *crowd) handle(ctx context.Context, row claim.Row) error {
 	c.in++
 	c.most = max(c.most, c.in)
 	c.begun[row.ID] = row.Fence
-	gate := c.gate
+	gate, work := c.gate, c.work
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
@@ -36,13 +36,20 @@ func (c *crowd) handle(ctx context.Context, row claim.Row) error {
 	if gate != nil {
 		<-gate
 	}
-	return sleeper(c.work)(ctx, row)
+	return sleeper(work)(ctx, row)
 }
 
 func (c *crowd) shut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gate = make(chan struct{})
+}
+
+// takes is how long the jobs take that begin from now on.
+func (c *crowd) takes(work time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.work = work
 }
 
 func (c *crowd) open() {
@@ -80,7 +87,7 @@ func (c *crowd) ahead(tb *table) (waiting []int64) {
 
 // busy runs two slots on a backlog of jobs that take so long, over trips of 3 ms.
 // The store may be changed before.
-func busy(t *testing.T, jobs int, work time.Duration, s *store) (*table, *crowd, *worker) {
+func busy(t *testing.T, jobs int, work, lease time.Duration, s *store) (*table, *crowd, *worker) {
 	tb := newTable(lease)
 	tb.insert("q", "k", jobs)
 	s.table = tb
@@ -93,7 +100,7 @@ func busy(t *testing.T, jobs int, work time.Duration, s *store) (*table, *crowd,
 // than there are slots.
 func TestShortJobsAreClaimedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, c, w := busy(t, 2000, time.Millisecond, &store{})
+		tb, c, w := busy(t, 2000, time.Millisecond, lease, &store{})
 		begin := time.Now()
 		for tb.ends() < 2000 {
 			<-tb.progress
@@ -111,7 +118,7 @@ func TestShortJobsAreClaimedAhead(t *testing.T) {
 // What would wait here for long is left to others.
 func TestLongJobsAreNotClaimedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, c, w := busy(t, 50, 100*time.Millisecond, &store{})
+		tb, c, w := busy(t, 50, 100*time.Millisecond, lease, &store{})
 		for tb.ends() < 40 {
 			pass(7 * time.Millisecond)
 			if waiting := c.ahead(tb); len(waiting) > 0 {
@@ -125,7 +132,7 @@ func TestLongJobsAreNotClaimedAhead(t *testing.T) {
 // A stop begins none of the jobs that wait, and hands them back at once.
 func TestAStopHandsBackWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, c, w := busy(t, 2000, time.Millisecond, &store{})
+		tb, c, w := busy(t, 2000, time.Millisecond, lease, &store{})
 		pass(500 * time.Millisecond)
 		c.shut()
 		pass(100 * time.Millisecond)
@@ -151,7 +158,7 @@ func TestAStopHandsBackWhatWaits(t *testing.T) {
 // A job that was taken from us while it waited is not begun.
 func TestWhatIsLostWhileItWaitsIsNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, c, w := busy(t, 2000, time.Millisecond, &store{})
+		tb, c, w := busy(t, 2000, time.Millisecond, lease, &store{})
 		pass(500 * time.Millisecond)
 		c.shut()
 		pass(100 * time.Millisecond)
@@ -179,12 +186,38 @@ func TestWhatIsLostWhileItWaitsIsNotBegun(t *testing.T) {
 	})
 }
 
+// A stop says nothing of it either.
+func TestWhatIsLostWhileItWaitsIsNotHandedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, c, w := busy(t, 2000, time.Millisecond, lease, &store{})
+		pass(500 * time.Millisecond)
+		c.shut()
+		pass(100 * time.Millisecond)
+		waiting := c.ahead(tb)
+		if len(waiting) == 0 {
+			t.Fatal("no job waits")
+		}
+		tb.steal(waiting[0])
+		w.Recall()
+		synctest.Wait()
+		w.cancel()
+		pass(100 * time.Millisecond)
+		c.open()
+		if err := w.wait(); err != nil {
+			t.Error(err)
+		}
+		if len(tb.lost) > 0 {
+			t.Errorf("refused: %v", tb.lost)
+		}
+	})
+}
+
 // While outcomes cannot be stored nothing is begun.
 func TestNothingThatWaitsIsBegunInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var down error
-		tb, c, w := busy(t, 2000, time.Millisecond, &store{onFinish: func(context.Context, []claim.Outcome) error {
+		tb, c, w := busy(t, 2000, time.Millisecond, lease, &store{onFinish: func(context.Context, []claim.Outcome) error {
 			mu.Lock()
 			defer mu.Unlock()
 			return down
@@ -199,13 +232,14 @@ func TestNothingThatWaitsIsBegunInAnOutage(t *testing.T) {
 		pass(100 * time.Millisecond)
 		before := len(c.ahead(tb))
 		set(errors.New("down"))
+		c.takes(20 * time.Millisecond) // some are begun before the first trip has told
 		c.open()
-		pass(time.Second)
-		// Some were begun before the first trip had told.
+		pass(500 * time.Millisecond)
 		if after := len(c.ahead(tb)); after == 0 {
 			t.Errorf("of %d jobs that waited all were begun", before)
 		}
 		set(nil)
+		c.takes(time.Millisecond)
 		for tb.ends() < 2000 {
 			<-tb.progress
 		}
@@ -214,17 +248,19 @@ func TestNothingThatWaitsIsBegunInAnOutage(t *testing.T) {
 }
 
 // A job is not begun with less than half its lease left: it goes back.
-func TestWhatHasWaitedTooLongGoesBack(t *testing.T) {
+func TestWhatHasLittleLeftOfItsLeaseGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, c, w := busy(t, 2000, time.Millisecond, &store{onExtend: func(context.Context, []claim.Lease) error { return errors.New("down") }})
-		pass(500 * time.Millisecond)
+		const short = time.Second
+		s := &store{onExtend: func(context.Context, []claim.Lease) error { return errors.New("down") }}
+		tb, c, w := busy(t, 2000, time.Millisecond, short, s)
+		pass(short / 4)
 		c.shut()
-		pass(100 * time.Millisecond)
+		pass(short / 4)
 		waiting := c.ahead(tb)
 		if len(waiting) == 0 {
 			t.Fatal("no job waits")
 		}
-		pass(lease/2 + time.Second)
+		pass(short / 2)
 		c.open()
 		pass(100 * time.Millisecond)
 		for _, id := range waiting {

@@ -179,6 +179,9 @@ func (l *loop) turn(now time.Time) (next time.Time, more bool) {
 	next = earliest(next, l.desk.second.look())
 	next = earliest(next, l.leases.look)
 	next = earliest(next, l.runners.rest(now))
+	for _, s := range l.desk.queues {
+		next = earliest(next, s.look())
+	}
 	next = earliest(next, l.stop.end(l.phase))
 	finished := l.phase > working && len(l.leases.held) == 0 && !l.desk.flying()
 	return next, !finished && l.phase < over
@@ -211,7 +214,8 @@ func (l *loop) advance(now time.Time) {
 			l.desk.closed = true
 			for _, s := range l.desk.queues {
 				for s.waiting() > 0 {
-					l.handBack(s.oldest())
+					l.handBack(s.oldest().held)
+					s.leave()
 				}
 			}
 			l.cfg.Logger.Info("stopping: nothing is claimed any more", "in hand", len(l.leases.held))
@@ -300,23 +304,32 @@ func (l *loop) ended(r report) {
 	l.begin(h.slots)
 }
 
-// begin runs what waits for a slot of the queue.
+// begin runs what waits for a slot of the queue, and hands back what has waited
+// too long.
 func (l *loop) begin(s *slots) {
-	for s.waiting() > 0 && s.free() > 0 && l.desk.begins() {
+	for s.waiting() > 0 {
 		now := time.Now()
-		switch h := s.oldest(); {
-		case h.lost:
-			l.leases.drop(h.row.Lease())
-		case now.Sub(h.since) > l.cfg.Lease/2: // it has to be extended first, or is over
-			l.handBack(h)
+		switch p := s.oldest(); {
+		case !now.Before(p.until):
+			s.deceived()
+			l.handBack(p.held)
+		case s.free() <= 0 || !l.desk.begins():
+			return
+		case p.lost:
+			l.leases.drop(p.row.Lease())
 		default:
-			l.start(now, h)
+			l.start(now, p.held)
 		}
+		s.leave()
 	}
 }
 
 // handBack returns a job that was not begun.
 func (l *loop) handBack(h *held) {
+	if h.lost {
+		l.leases.drop(h.row.Lease())
+		return
+	}
 	h.row.Payload, h.row.Progress = nil, nil
 	l.desk.outbox.put(claim.Outcome{Lease: h.row.Lease(), Verb: claim.Return})
 }
@@ -334,7 +347,7 @@ func (l *loop) returned(r returned) {
 
 func (l *loop) landed(r returned) {
 	now := time.Now()
-	late := now.Sub(r.sent) > l.cfg.Lease/2
+	late := now.Sub(r.sent) >= l.cfg.Lease/2
 	if len(r.trip.Outcomes) > 0 {
 		l.storing.note(r.haul.FinishErr)
 	}
@@ -357,10 +370,12 @@ func (l *loop) landed(r returned) {
 	}
 	for _, arrival := range landing.start {
 		s := arrival.slots
+		// With less than half its lease left a job would have to be extended first.
+		until := earliest(now.Add(mostWait), r.sent.Add(l.cfg.Lease/2))
 		for _, row := range arrival.rows {
 			h := &held{row: row, slots: s, since: r.sent}
 			l.leases.add(h)
-			s.wait(h)
+			s.wait(h, until)
 		}
 		clear(arrival.rows) // what a job keeps alive is its own business
 		l.begin(s)

@@ -23,7 +23,7 @@ func TestHowManyAreClaimedAhead(t *testing.T) {
 	} {
 		now := time.Now()
 		var a ahead
-		for range 60 { // the older measurements fade
+		for range 300 { // the older measurements fade
 			a.since, a.ends = now, test.ends
 			now = now.Add(10 * time.Millisecond)
 			a.measure(now, test.took, test.backlog)
