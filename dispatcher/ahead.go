@@ -44,8 +44,8 @@ type place struct {
 // measure is called when a trip is back that took so long. What has ended longer
 // ago counts less, and after a pause it counts for nothing.
 func (a *ahead) measure(now time.Time, took time.Duration, backlog bool) {
-	past := now.Sub(a.since)
-	a.rate = (a.rate*memory.Seconds() + float64(a.ends)) / (memory + past).Seconds()
+	past := now.Sub(a.since).Seconds()
+	a.rate = (a.rate*memory.Seconds() + float64(a.ends)) / (memory.Seconds() + past)
 	a.ends, a.since = 0, now
 	a.most = 0
 	if backlog {

@@ -108,7 +108,7 @@ type Config struct {
 	Store  Store
 	Queues []Queue
 
-	// Handle runs one job, on a goroutine of its own.
+	// Handle runs one job, on a goroutine that others may run on before and after.
 	Handle func(ctx context.Context, row claim.Row) error
 	// Timeout is how long a job of the kind may run; 0 is for ever. May be
 	// nil: no job has a timeout.
