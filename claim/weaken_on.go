@@ -26,8 +26,12 @@ var weakened = map[torture.Guard][]struct{ from, to string }{
 		"WHERE j.id = $1::bigint AND j.fence = $2::bigint FOR UPDATE",
 		"WHERE j.id = $1::bigint FOR UPDATE",
 	}},
-	// What was found to be over is taken two seconds later, by its id.
+	// What was found to be over is taken two seconds later, by its id, by each who
+	// has found it.
 	torture.ReapLock: {{
+		"LIMIT 500\n    FOR UPDATE SKIP LOCKED",
+		"LIMIT 500",
+	}, {
 		"OFFSET $7::bigint\n    FOR UPDATE SKIP LOCKED",
 		"OFFSET $7::bigint",
 	}, {
