@@ -104,7 +104,10 @@ func exhaust(ctx context.Context, a *act) error {
 		}
 		_, err = a.Admin().Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE usename IN (SELECT rolname FROM pg_roles WHERE pg_has_role(oid, 'torture_workers', 'MEMBER') AND NOT rolsuper)
-			AND application_name NOT LIKE 'fencepost %' AND state = 'idle'`)
+			AND application_name NOT LIKE 'fencepost %' AND state = 'idle'
+			-- Not that by which a worker looks at the schema when it starts: without
+			-- a database it does not start.
+			AND backend_start < clock_timestamp() - interval '2 seconds'`)
 		if err = ignoreLost(err); err != nil && ctx.Err() == nil {
 			return err
 		}
