@@ -93,7 +93,11 @@ func (r *running) tickOn(ctx context.Context, conn *pgx.Conn, token string) (pol
 			c.config.Logger.ErrorContext(ctx, "running jobs that no claim names cannot be looked for", "error", err)
 		}
 		r.adoption.page = next
-		look.Again = look.Again || found
+		if found {
+			// They are looked into soon, but not at once: while a program works that
+			// writes no claims, nearly each look finds others.
+			look.Lease, look.HasLease = 0, true
+		}
 	}
 	if !ticked.Registered {
 		r.presence.missed(ctx, conn)
