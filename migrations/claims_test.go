@@ -112,3 +112,28 @@ func TestAnIndexThatIsThereIsNotBuiltAgain(t *testing.T) {
 		t.Errorf("with the index made before the catalog is\n%s\ninstead of\n%s", made, plain)
 	}
 }
+
+// But not one that no claim could use.
+func TestAnIndexThatCannotBeUsedIsNotTaken(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{schema, "it's %s%I"} {
+		for wrong, ddl := range map[string]string{
+			"invalid": `CREATE INDEX jobs_order ON {{schema}}.jobs (queue, priority, run_at, id);
+				UPDATE pg_index SET indisvalid = false WHERE indexrelid = (SELECT oid FROM pg_class WHERE relname = 'jobs_order')`,
+			"another order": "CREATE INDEX jobs_order ON {{schema}}.jobs (queue, run_at, id)",
+			"of a part":     "CREATE INDEX jobs_order ON {{schema}}.jobs (queue, priority, run_at, id) WHERE status = 'ready'",
+			"backwards":     "CREATE INDEX jobs_order ON {{schema}}.jobs (queue, priority, run_at, id DESC)",
+		} {
+			t.Run(wrong, func(t *testing.T) {
+				b := setUp(t)
+				b.beforeClaims(name)
+				b.script(named(ddl, name))
+				if _, err := migrations.Up(b.ctx, b.conn, name); err == nil || !strings.Contains(err.Error(), "DROP it") {
+					t.Errorf("migrates with such an index: %v", err)
+				}
+				b.script(named("DROP INDEX {{schema}}.jobs_order", name))
+				b.up(name)
+			})
+		}
+	}
+}

@@ -33,9 +33,24 @@ CREATE TABLE {{schema}}.claims (
 -- ids.
 ALTER TABLE {{schema}}.claims ALTER COLUMN ids SET STORAGE EXTERNAL;
 
--- Who works may write here too, or would claim nothing from now on: whoever may
--- change jobs. That is its owner as well, who need not be the one that migrates.
 SET LOCAL fencepost.schema = {{channel}};
+
+-- An index that was built before, and is not usable or another one, would be taken
+-- as it is below, and each claim would read the whole table.
+DO $order$
+BEGIN
+    IF EXISTS (
+        SELECT FROM pg_index AS i
+        WHERE i.indexrelid = to_regclass(format('%I.jobs_order', current_setting('fencepost.schema')))
+          AND NOT (i.indisvalid AND pg_get_indexdef(i.indexrelid) LIKE '% USING btree (queue, priority, run_at, id)')
+    ) THEN
+        RAISE 'the index jobs_order is there, and it is not valid or not the one that is needed: DROP it, and build it again or leave that to the migration';
+    END IF;
+END
+$order$;
+
+-- Who works may write into claims too, or would claim nothing from now on: whoever
+-- may change jobs. That is its owner as well, who need not be the one that migrates.
 DO $rights$
 DECLARE
     worker text;
