@@ -26,10 +26,11 @@ func TestEveryStatementPrepares(t *testing.T) {
 
 // plan is a node of what EXPLAIN (FORMAT JSON) prints.
 type plan struct {
-	Type     string `json:"Node Type"`
-	Relation string `json:"Relation Name"`
-	Index    string `json:"Index Name"`
-	Cond     string `json:"Index Cond"`
+	Type     string  `json:"Node Type"`
+	Relation string  `json:"Relation Name"`
+	Index    string  `json:"Index Name"`
+	Cond     string  `json:"Index Cond"`
+	Cost     float64 `json:"Total Cost"`
 	Filter   string
 	Plans    []plan
 }
@@ -163,6 +164,43 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 	for _, s := range bad {
 		if !seen[s.name] {
 			t.Errorf("the test does not see what is wrong with %s:\n%s", s.name, b.explainText(s.sql, s.arguments))
+		}
+	}
+}
+
+// With three thousand open claims a tick is not so dear by the planner's reckoning that
+// the server compiles it, which would take it longer than the tick itself. The tick
+// is one statement, so nothing before it can forbid that.
+func TestATickIsNotCompiled(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	const above = 100_000 // jit_above_cost as servers come
+	const tick = "'{default,other}', NULL, 500, 'own', 'token', NULL, 0, '{}', '{}', 'worker 0'"
+	compiled := claim.Mutant(t, schema, claim.SQLTick,
+		`c.id = ANY (ARRAY(
+          SELECT k.id FROM {{schema}}.claims AS k
+          WHERE (SELECT count(*) FROM doubtful) > 0
+            AND k.worker_id = ANY (ARRAY(SELECT f.worker_id FROM doubtful AS f))))`,
+		`(SELECT count(*) FROM doubtful) > 0 AND c.worker_id = ANY (ARRAY(SELECT f.worker_id FROM doubtful AS f))`).SQL(claim.SQLTick)
+	b.exec(`INSERT INTO {{schema}}.jobs (kind, run_at, status, attempts, lease_until, worker_id)
+		SELECT 'test', now() + (n - 30000) * interval '1 second',
+			CASE WHEN running THEN 'running' ELSE 'ready' END, running::int, CASE WHEN running THEN now() + n * interval '1 ms' END,
+			CASE WHEN running THEN 'worker ' || n % 20 END
+		FROM generate_series(1, 60000) AS n, LATERAL (SELECT n % 20 = 0 AS running) AS r`)
+	b.exec(`INSERT INTO {{schema}}.claims (look_at, worker_id, ids) SELECT lease_until, worker_id, ARRAY[id] FROM {{schema}}.jobs WHERE status = 'running'`)
+	for _, state := range []string{"never analysed", "analysed"} {
+		if state == "analysed" {
+			b.exec("ANALYZE {{schema}}.jobs")
+			b.exec("ANALYZE {{schema}}.claims")
+		}
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			b.exec("SET plan_cache_mode = " + mode)
+			if cost := b.explain(b.SQL(claim.SQLTick), tick).Cost; cost >= above {
+				t.Errorf("%s, %s: a tick costs %.0f", state, mode, cost)
+			}
+			if cost := b.explain(compiled, tick).Cost; cost < above && state == "analysed" {
+				t.Errorf("%s: by all claims it costs no more than %.0f", mode, cost)
+			}
 		}
 	}
 }

@@ -28,7 +28,9 @@ type Died struct {
 // doubtful: the silent ones, and those without a lock that have not written for
 // long. Most often nobody, and then no job is read for them.
 //
-// holders: who of the doubtful holds jobs that run.
+// holders: who of the doubtful holds jobs that run. By the ids of their claims, or the
+// planner would think that jobs are looked up for all claims, and for that price
+// have the whole tick compiled, which takes longer than any tick.
 //
 // dead: of the workers that the caller names, those whose row has that key
 // still and whose lock is free still. The row is locked, so that a worker that
@@ -60,8 +62,10 @@ const sqlRoster = `others AS MATERIALIZED (
 ), holders AS MATERIALIZED (
     SELECT DISTINCT c.worker_id
     FROM {{schema}}.claims AS c
-    WHERE (SELECT count(*) FROM doubtful) > 0
-      AND c.worker_id = ANY (ARRAY(SELECT f.worker_id FROM doubtful AS f))
+    WHERE c.id = ANY (ARRAY(
+          SELECT k.id FROM {{schema}}.claims AS k
+          WHERE (SELECT count(*) FROM doubtful) > 0
+            AND k.worker_id = ANY (ARRAY(SELECT f.worker_id FROM doubtful AS f))))
       AND (SELECT true FROM {{schema}}.jobs AS j
            WHERE j.id = ANY (c.ids) AND j.status = 'running' AND j.worker_id = c.worker_id
              AND j.lease_until >= (SELECT e.lease FROM edge AS e)
