@@ -31,7 +31,7 @@ func TestLooksForJobsOfOldProgramsArePaced(t *testing.T) {
 	work(t, client)
 	await(t, states, true)
 	looked := func() time.Time {
-		for !strings.Contains(receive(t, sent, "a look for running jobs").sql, "pg_relation_size") {
+		for !strings.Contains(receive(t, sent, "a look for running jobs").sql, "j.ctid >=") {
 		}
 		return time.Now()
 	}

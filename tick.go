@@ -55,14 +55,21 @@ func (r *running) tickOn(ctx context.Context, conn *pgx.Conn, token string) (pol
 		r.distrustLeases(jump)
 	}
 	r.turns.met(ticked.Peers)
+	watch := watchEvery(ticked.Rank, c.config.PollInterval)
 	look := poller.Look{
 		Next:     ticked.Next,
 		Lease:    ticked.Lease,
 		HasLease: ticked.HasLease,
 		Others:   ticked.Others,
-		Guard:    watchEvery(ticked.Rank, c.config.PollInterval),
+		Guard:    watch,
 		Recheck:  r.suspects.saw(answered, ticked.Silent),
 		Again:    ticked.More,
+	}
+	// Claims end all the time, and a look at each by every process would be as
+	// many looks as processes. Those before us, whose locks show that they live,
+	// look sooner; without a lock of our own we do not know our place.
+	if r.presence.holds() {
+		look.LeaseGuard = watch
 	}
 	for _, dead := range ticked.Died {
 		c.config.Logger.WarnContext(ctx, "a worker has died; its jobs go to others", "worker", dead.Worker, "jobs", dead.Jobs)
@@ -87,12 +94,12 @@ func (r *running) tickOn(ctx context.Context, conn *pgx.Conn, token string) (pol
 		}
 		look.Again = look.Again || swept == claim.SweepBatch
 	}
-	if r.adoption.due(answered, ticked.Adopt) {
+	if r.adoption.due(answered, ticked.Adopt, ticked.Rank) {
 		found, next, err := c.table.Adopt(ctx, conn, r.adoption.page)
 		if err != nil {
 			c.config.Logger.ErrorContext(ctx, "running jobs that no claim names cannot be looked for", "error", err)
 		}
-		r.adoption.page = next
+		r.adoption.took(next, err)
 		if found {
 			// They are looked into soon, but not at once: while a program works that
 			// writes no claims, nearly each look finds others.
@@ -128,14 +135,28 @@ type adoption struct {
 }
 
 // due says whether the next part is to be read now. others says that programs
-// work that write no claims: then one walk follows the other.
-func (a *adoption) due(now time.Time, others bool) bool {
+// work that write no claims: then one walk follows the other. Who is not the first
+// of all processes, by rank, leaves it to the first to walk at once.
+func (a *adoption) due(now time.Time, others bool, rank int) bool {
 	if a.page > 0 {
 		return true
+	}
+	if rank > 0 && a.began.IsZero() {
+		a.began = now
 	}
 	if !others && !a.began.IsZero() && now.Sub(a.began) < adoptEvery {
 		return false
 	}
 	a.began = now
 	return true
+}
+
+// took ends a part. One that could not be read is read again with the next tick.
+func (a *adoption) took(next int64, err error) {
+	switch {
+	case err == nil:
+		a.page = next
+	case a.page == 0:
+		a.began = time.Time{}
+	}
 }

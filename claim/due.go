@@ -30,7 +30,7 @@ import (
 // it is now. A job that is over already is either reaped now, or held by
 // somebody, or refused by the database: it is looked for once more after a
 // second, behind the others. Where the batch is full nothing is put off, and
-// where it has no room, after one by one took too long, everything is.
+// where it has no room, after tickAround has tried for long enough, everything is.
 //
 // closed: where nothing runs any more, the row has done its duty.
 const sqlDue = `dues AS MATERIALIZED (

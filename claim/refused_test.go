@@ -1,10 +1,13 @@
 package claim_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost-go/fencepost/claim"
 )
@@ -56,4 +59,40 @@ func TestAJobThatCannotEndHoldsUpNoOther(t *testing.T) {
 			}
 		})
 	}
+}
+
+// counting counts the statements that a tick makes.
+type counting struct {
+	*pgx.Conn
+	queries int
+}
+
+func (c *counting) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	c.queries++
+	return c.Conn.Query(ctx, sql, args...)
+}
+
+// A job that cannot be reaped is found among many by halves, not one by one:
+// each try looks at all that runs.
+func TestARefusedJobIsFoundByHalves(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	b.exec("CREATE TABLE public.mine (job bigint REFERENCES {{schema}}.jobs)")
+	b.exec("INSERT INTO {{schema}}.jobs (kind, max_attempts) SELECT 'test', 1 FROM generate_series(1, $1::int)", claim.ReapBatch)
+	rows := b.take(claim.ReapBatch, over)
+	kept := []int64{rows[77].ID, rows[78].ID, rows[402].ID}
+	b.exec("INSERT INTO public.mine SELECT unnest($1::bigint[])", kept)
+	db := &counting{Conn: b.conn}
+	ticked, err := b.Tick(b.ctx, db, claim.TickRequest{Queues: []string{queue}, Reap: true, Own: "own", Token: "token"})
+	if err != nil || ticked.Reaped != claim.ReapBatch-len(kept) || ticked.Refused == nil {
+		t.Errorf("%+v, %v; want all but %d reaped", ticked, err, len(kept))
+	}
+	// Two searches of 9 halves, one job beside the first one, and the way back
+	// to large batches after each.
+	if t.Logf("%d statements", db.queries); db.queries > 50 {
+		t.Errorf("%d statements to pass over %d of %d jobs", db.queries, len(kept), claim.ReapBatch)
+	}
+	expect(b, int64(len(kept)), "SELECT count(*) FROM {{schema}}.jobs WHERE status = 'running' AND id = ANY ($1::bigint[])", kept)
+	expect(b, int64(len(kept)), "SELECT count(*) FROM {{schema}}.jobs")
+	b.exec("DROP TABLE public.mine")
 }

@@ -174,23 +174,30 @@ func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) 
 	return ticked, classify("tick", err)
 }
 
-// tickAround reaps one by one, so that a job which the database does not let
-// end keeps no other from being reaped.
+// tickAround reaps around the jobs that the database does not let end, so that
+// they keep no other from being reaped. A batch that fails is halved until the
+// refused job stands alone, and that one is passed over. Behind it batches grow
+// again from one, since those that are refused may stand side by side.
 func (t *Table) tickAround(ctx context.Context, db DB, r TickRequest) (Ticked, error) {
-	reaped, limit, skip := 0, 1, 0
+	reaped, skip := 0, 0
+	limit := ReapBatch / 2
+	failed := ReapBatch // one of the next so many is refused; 0: none, as far as is known
 	died := make(map[string]int)
 	var refused error
 	for n := 1; ; n++ {
-		if n > ReapBatch {
+		if n > ReapBatch || reaped >= ReapBatch {
 			limit, skip = 0, 0 // the rest is put off: it is the turn of others
 		}
 		one, err := t.tick(ctx, db, r, limit, skip)
-		if isDataError(err) && limit > 0 {
-			refused = err
+		switch {
+		case isDataError(err) && limit > 1:
+			refused, failed, limit = err, limit, limit/2
+			continue
+		case isDataError(err) && limit == 1:
+			refused, failed = err, 0
 			skip++
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return Ticked{}, err
 		}
 		reaped += one.Reaped
@@ -198,6 +205,11 @@ func (t *Table) tickAround(ctx context.Context, db DB, r TickRequest) (Ticked, e
 			died[d.Worker] += d.Jobs
 		}
 		if one.Reaped > 0 {
+			if failed = max(failed-one.Reaped, 0); failed > 0 {
+				limit = max(failed/2, 1)
+			} else {
+				limit = min(2*limit, ReapBatch/2)
+			}
 			continue
 		}
 		one.Reaped, one.Refused = reaped, refused

@@ -38,6 +38,7 @@ type agenda struct {
 	others  bool          // others work, as of the last tick: watch them
 	recheck time.Time     // when the last tick wanted the next, exactly; zero: it did not
 	watch   time.Duration // how often to tick while others work
+	pause   time.Duration // at least, before a tick because a lease ends
 	began   time.Time     // when somebody may last have begun to work
 	watchBy time.Time     // tick because of that by then; zero: no need
 
@@ -69,7 +70,7 @@ type step struct {
 
 func newAgenda(interval, deaf, guard time.Duration, spread func() float64) *agenda {
 	return &agenda{
-		interval: interval, deaf: deaf, guard: guard, spread: spread, watch: min(guard, interval),
+		interval: interval, deaf: deaf, guard: guard, spread: spread, watch: min(guard, interval), pause: guard,
 		alarms: make(map[string]alarm),
 		due:    make(map[string]bool),
 	}
@@ -134,6 +135,7 @@ func (a *agenda) ended(now time.Time, failed bool) {
 // looked ends a tick that succeeded.
 func (a *agenda) looked(now time.Time, look Look) {
 	a.watch = min(cmp.Or(look.Guard, a.guard), a.interval)
+	a.pause = cmp.Or(look.LeaseGuard, a.guard)
 	a.ended(now, false)
 	a.others = look.Others
 	if look.Recheck > 0 {
@@ -177,7 +179,7 @@ func (a *agenda) plan() {
 		a.tick = a.last.Add(time.Duration(share * float64(a.interval)))
 	}
 	if !a.lease.IsZero() {
-		end, soonest := a.lease.Add(leaseSlack), a.last.Add(a.guard)
+		end, soonest := a.lease.Add(leaseSlack), a.last.Add(a.pause)
 		if end.Before(soonest) {
 			end = soonest
 		}

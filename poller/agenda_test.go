@@ -12,7 +12,7 @@ import (
 // event, arrow, step. The interval is 30 s without jitter, deaf 1 s, guard 2 s.
 // Events: step (nothing but time passed), arm QUEUE IN, hear, deaf, ask,
 // somebody, looked [QUEUE=IN…] [lease=IN] [again] [others] [guard=IN]
-// [recheck=IN], fail.
+// [leaseguard=IN] [recheck=IN], fail.
 // Times of the answer count from the start. A script may not skip a time at
 // which the agenda wanted to be asked.
 var agendaScripts = []struct{ name, script string }{
@@ -175,6 +175,14 @@ var agendaScripts = []struct{ name, script string }{
 		2s      step                  -> tick
 		2s      looked lease=-1.9s    -> next 4s
 		4s      step                  -> tick
+	`},
+	{"a lease that is over is looked at as seldom as the tick says", `
+		0s      hear                  -> tick
+		0s      looked lease=0.1s leaseguard=8s -> next 8s
+		8s      step                  -> tick
+		8s      looked lease=9s leaseguard=8s -> next 17.05s
+		17.05s  step                  -> tick
+		18s     looked lease=0.1s     -> next 20s
 	`},
 	{"deaf, the tick of every second does for the lease too", `
 		0s      step                  -> tick
@@ -437,6 +445,8 @@ func tell(t *testing.T, a *agenda, now time.Time, words []string) {
 				look.Others = true
 			case "guard":
 				look.Guard = duration(t, value)
+			case "leaseguard":
+				look.LeaseGuard = duration(t, value)
 			case "recheck":
 				look.Recheck = duration(t, value)
 			case "lease":

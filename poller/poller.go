@@ -25,6 +25,9 @@ type Look struct {
 	// between Poller.Guard and the next tick. 0: Config.Guard. It is at most
 	// Config.Interval.
 	Guard time.Duration
+	// LeaseGuard is the least time until a tick that comes because a lease ends.
+	// 0: Config.Guard.
+	LeaseGuard time.Duration
 	// Recheck, if not 0, is when this very look is to be repeated: neither
 	// later nor, if nothing else asks for a tick, earlier.
 	Recheck time.Duration
@@ -42,7 +45,7 @@ type Config struct {
 	Deaf time.Duration
 	// Guard is the least time between the end of a tick and one that comes
 	// because a lease ends, and the time after which others are looked at while
-	// they work. Default 2 s.
+	// they work, unless a Look says otherwise. Default 2 s.
 	Guard time.Duration
 
 	// Tick looks at the database. One call at a time, in a goroutine of its
