@@ -65,7 +65,8 @@ type Want struct {
 }
 
 // Trip is what one call of Exchange takes to the database. A lease is named
-// in it, and in what is under way on the other lane, at most once.
+// in it, and in what is under way on the other lane, at most once. Its outcomes are
+// good until Exchange has returned.
 type Trip struct {
 	Lane     int // 0, or 1 for the second one
 	Outcomes []claim.Outcome

@@ -277,8 +277,10 @@ type store struct {
 }
 
 func (s *store) Exchange(ctx context.Context, trip dispatcher.Trip) (h dispatcher.Haul) {
-	s.board(&trip)
-	defer s.leave(&trip)
+	record := trip
+	record.Outcomes = slices.Clone(trip.Outcomes) // that of the trip is used again
+	s.board(&record)
+	defer s.leave(&record)
 	// The memory of the last haul is used again.
 	last := &s.last[trip.Lane]
 	for _, c := range last.Claimed {

@@ -338,6 +338,7 @@ func (l *loop) landed(r returned) {
 	if r.haul.FinishErr == nil {
 		l.leases.closed(r.trip.Outcomes)
 	}
+	clear(r.trip.Outcomes) // of texts that nobody needs any more
 	for _, arrival := range landing.start {
 		s := arrival.slots
 		// With less than half its lease left a job would have to be extended first.

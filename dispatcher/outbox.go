@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fencepost-go/fencepost/claim"
@@ -16,6 +17,11 @@ type outbox struct {
 	waiting []letter
 	sent    [lanes][]letter // with the trip in flight on each lane, in its order
 	pace    pace            // after a trip whose outcomes may not be stored
+
+	// Memory that is used again: of the trip in flight, and of what the last one has
+	// settled.
+	room    [lanes][]claim.Outcome
+	settled []claim.Lease
 }
 
 type letter struct {
@@ -35,13 +41,13 @@ func (o *outbox) put(outcome claim.Outcome) {
 	o.waiting = append(o.waiting, letter{Outcome: outcome})
 }
 
-// take returns the outcomes to send now. They are followed by one of kept and
-// answered.
+// take returns the outcomes to send now, which are good until the lane's next take.
+// They are followed by one of kept and answered.
 func (o *outbox) take(now time.Time, lane int) []claim.Outcome {
 	if len(o.waiting) == 0 {
 		return nil
 	}
-	outcomes := make([]claim.Outcome, 0, min(len(o.waiting), mostOutcomes))
+	outcomes := slices.Grow(o.room[lane][:0], min(len(o.waiting), mostOutcomes))
 	rest := o.waiting[:0]
 	for _, l := range o.waiting {
 		if len(outcomes) == mostOutcomes || now.Before(l.until) {
@@ -52,7 +58,7 @@ func (o *outbox) take(now time.Time, lane int) []claim.Outcome {
 		outcomes = append(outcomes, l.Outcome)
 	}
 	clear(o.waiting[len(rest):])
-	o.waiting = rest
+	o.waiting, o.room[lane] = rest, outcomes
 	return outcomes
 }
 
@@ -69,10 +75,11 @@ func (o *outbox) kept(now time.Time, lane int, unsure bool) {
 }
 
 // answered takes the answers to what was sent and returns what is settled, and
-// which of it was surely refused. Busy ones wait a little, each for itself.
+// which of it was surely refused. Busy ones wait a little, each for itself. What is
+// settled is good until the next call.
 func (o *outbox) answered(now time.Time, lane int, results []claim.Result) (settled []claim.Lease, refused []claim.Outcome) {
 	sent := o.sent[lane]
-	settled = make([]claim.Lease, 0, len(sent))
+	settled = slices.Grow(o.settled[:0], len(sent))
 	for i, l := range sent {
 		switch results[i] {
 		case claim.Busy:
@@ -92,7 +99,7 @@ func (o *outbox) answered(now time.Time, lane int, results []claim.Result) (sett
 		settled = append(settled, l.Lease)
 	}
 	clear(sent)
-	o.sent[lane] = sent[:0]
+	o.sent[lane], o.settled = sent[:0], settled
 	o.pace.worked()
 	return settled, refused
 }
