@@ -22,6 +22,7 @@ const (
 	bestKept, bestDeleted      = "best, kept", "best, deleted"
 	riverBest, graphileBest    = "river, best", "graphile, best"
 	own500, own100, floorAt500 = "claims of 500, deleted", "claims of 100, deleted", "by hand, claims of 500, deleted"
+	floorKept                  = "by hand, claims of 500, kept" // what the tables allow of drain_keep
 )
 
 func drainSuite(ctx context.Context, b *Bench) error {
@@ -31,6 +32,7 @@ func drainSuite(ctx context.Context, b *Bench) error {
 	entrants := []entrant{
 		{bestKept, "fencepost", kept},
 		{riverBest, "river", kept},
+		{floorKept, "floor", wire.Options{Best: true, Keep: true, Slots: 500, Batch: 500}},
 		{bestDeleted, "fencepost", best},
 		{graphileBest, "graphile", best},
 		{own500, "fencepost", at(500)},
