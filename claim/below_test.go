@@ -328,7 +328,7 @@ func (b *bench) read(from claim.Start) int {
 	b.exec("BEGIN")
 	defer b.exec("ROLLBACK")
 	var tops []struct{ Plan reader }
-	explained := b.explainAs("(ANALYZE, BUFFERS, TIMING off, FORMAT JSON)", b.SQL(claim.SQLClaim), "'default', NULL, 100, 30000000, 'worker', "+marksOf(from))
+	explained := b.explainAs("(ANALYZE, BUFFERS, TIMING off, FORMAT JSON)", b.SQL(claim.SQLClaim), "'default', NULL, 100, 30000000, 'worker', "+marksOf(from)+", false")
 	if err := json.Unmarshal([]byte(explained), &tops); err != nil {
 		b.t.Fatal(err)
 	}

@@ -27,6 +27,13 @@ const sqlUnpaused = `(SELECT q.paused_at FROM {{schema}}.queues AS q WHERE q.nam
 // the doctor names it.
 const sqlUnspent = `r.fence < 4611686018427387902`
 
+// sqlOldest is the age of the oldest transaction that was open when the statement
+// began. Whoever has locked or changed a row and is older is done: xmax, on the row
+// itself, names him; if it is 0, which is older than all, nobody has. Of a row that
+// several have locked at once xmax is a number of another kind, which may look old
+// or young: this spares trouble, and proves nothing.
+const sqlOldest = `(SELECT age(pg_snapshot_xmin(pg_current_snapshot())::xid))`
+
 // sqlClaim takes up to $3 due jobs of queue $1, in order of priority, run_at
 // and id, for worker $5 and a lease of $4 microseconds. In each of the five
 // priorities it begins behind the mark whose run_at is in $6 and id in $7.
@@ -56,6 +63,13 @@ WITH chosen AS MATERIALIZED (
               AND (r.run_at, r.id) > (p.from_run_at, p.from_id)
               AND ` + sqlUnspent + `
               AND ($2::text[] IS NULL OR r.kind = ANY ($2::text[]))
+              -- In the thick of a backlog, not those that somebody is claiming, or
+              -- was when this statement began: to try to lock such a job costs ten
+              -- times as much as to read it; and where its claim has just been
+              -- committed the lock is taken, and keeps its worker from ending it
+              -- until this claim is committed too. Some are passed over that nobody
+              -- holds; enough is left.
+              AND ($8::boolean IS NOT TRUE OR age(r.xmax) > ` + sqlOldest + `)
             ORDER BY r.run_at, r.id
             LIMIT $3::bigint
             -- NO KEY: a foreign key to the job does not stand in the way.
@@ -120,7 +134,7 @@ WHERE ` + sqlUnpaused
 // claims unless its lease ran out in between. The rows are the caller's once
 // Claim has returned: only then has the claim been committed.
 func (t *Table) Claim(ctx context.Context, db DB, r Request, lease time.Duration, worker string) (Claimed, error) {
-	b := inOneGo(t)
+	b := onTrip(t, db)
 	a := t.ask(b, r, lease, worker)
 	if err := db.SendBatch(ctx, b).Close(); err != nil {
 		return Claimed{}, classify("claim", err)
@@ -140,8 +154,10 @@ type asked struct {
 func (t *Table) ask(b *pgx.Batch, r Request, lease time.Duration, worker string) *asked {
 	a := &asked{Request: r, rows: r.Into[:0]}
 	runAts, ids := r.Look.From.columns()
-	b.Queue(t.sql(sqlClaim), r.Queue, r.Kinds, int64(r.Limit), lease.Microseconds(), worker, runAts, ids).Query(a.read)
-	b.Queue(t.sql(sqlNext), r.Queue, r.Kinds, runAts, ids).QueryRow(func(row pgx.Row) error { return row.Scan(&a.next, &a.walk) })
+	b.Queue(t.sql(sqlClaim), r.Queue, r.Kinds, int64(r.Limit), lease.Microseconds(), worker, runAts, ids, r.Look.untouched).Query(a.read)
+	if !r.Look.uncounted {
+		b.Queue(t.sql(sqlNext), r.Queue, r.Kinds, runAts, ids).QueryRow(func(row pgx.Row) error { return row.Scan(&a.next, &a.walk) })
+	}
 	t.announce(b, r)
 	return a
 }

@@ -183,7 +183,7 @@ func TestSkippingIsWhatPreventsADeadlock(t *testing.T) {
 		stuck bool
 	}{
 		"as it is":               {nil, false},
-		"waits, as the call has": {[]string{"FROM o ORDER BY o.id", "FROM o ORDER BY o.n", "FOR UPDATE SKIP LOCKED\n    ) AS j", "FOR UPDATE\n    ) AS j"}, true},
+		"waits, as the call has": {[]string{"FROM rest AS r ORDER BY r.id", "FROM rest AS r ORDER BY r.n", "FOR UPDATE SKIP LOCKED\n    ) AS j", "FOR UPDATE\n    ) AS j"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := healthy.fresh(t).with(claim.Mutant(t, schema, claim.SQLFinish, test.edits...))

@@ -54,4 +54,6 @@ func (t *Table) announce(b *pgx.Batch, r Request) {
 	}
 }
 
-func (r Request) tells() bool { return r.Teller != Teller{} && r.Look.depth == whole }
+func (r Request) tells() bool {
+	return r.Teller != Teller{} && r.Look.depth == whole && !r.Look.untouched
+}

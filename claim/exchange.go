@@ -26,7 +26,7 @@ var ErrApart = errors.New("refused because of a part of it")
 func (t *Table) Exchange(
 	ctx context.Context, db DB, outcomes []Outcome, requests []Request, lease time.Duration, worker string,
 ) ([]Result, []Claimed, error) {
-	b := inOneGo(t)
+	b := onTrip(t, db)
 	told := &answers{}
 	if len(outcomes) > 0 {
 		told = t.tell(b, outcomes)

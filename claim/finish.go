@@ -33,15 +33,31 @@ WITH o AS MATERIALIZED (
     SELECT o.id, o.fence, coalesce(o.verb, 'done') AS verb, coalesce(o.delay, 0) AS delay, o.error, o.n
     FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[])
          WITH ORDINALITY AS o (id, fence, verb, delay, error, n)
-), d AS MATERIALIZED (
+), ended AS (
+    -- Most end, and nobody holds them: these need not be locked first. Who comes
+    -- between this look at xmax and the DELETE, a moment later, is waited for until
+    -- lock_timeout.
+    --
     -- The fence alone proves that the claim is still the caller's, since every
-    -- way out of running moves it. Each row by its key, whatever plan the server
-    -- would rather take.
+    -- way out of running moves it.
+    DELETE FROM {{schema}}.jobs AS j
+    USING o
+    WHERE j.id = o.id AND j.fence = o.fence AND o.verb IN ('done', 'dead', 'cancelled')
+      AND age(j.xmax) > ` + sqlOldest + `
+    RETURNING o.n, j.id, j.fence, j.run_at, j.created_at, j.attempts, j.max_attempts, j.snoozes, j.priority,
+              o.verb AS status, j.queue, j.kind, j.worker_id, j.payload, j.progress,
+              coalesce(nullif(o.error, ''), j.last_error) AS last_error
+), rest AS MATERIALIZED (
+    SELECT o.id, o.fence, o.verb, o.delay, o.error, o.n
+    FROM o
+    WHERE (SELECT count(*) FROM ended) < cardinality($1::bigint[]) AND o.n <> ALL (ARRAY(SELECT e.n FROM ended AS e))
+), d AS MATERIALIZED (
+    -- Each row by its key, whatever plan the server would rather take.
     SELECT j.id, o.verb, o.delay, o.error, o.n,
            CASE WHEN o.verb IN ('done', 'dead', 'cancelled') THEN o.verb
                 WHEN o.verb IN ('retry', 'release') AND j.attempts >= j.max_attempts THEN 'dead'
                 ELSE 'ready' END AS status
-    FROM (SELECT o.id, o.fence, o.verb, o.delay, o.error, o.n FROM o ORDER BY o.id) AS o
+    FROM (SELECT r.id, r.fence, r.verb, r.delay, r.error, r.n FROM rest AS r ORDER BY r.id) AS o
     CROSS JOIN LATERAL (
         SELECT j.id, j.attempts, j.max_attempts
         FROM {{schema}}.jobs AS j
@@ -63,20 +79,29 @@ WITH o AS MATERIALIZED (
     FROM d
     WHERE j.id = d.id AND d.status = 'ready'
     RETURNING j.queue, j.run_at
-), gone AS (
+), locked AS (
     DELETE FROM {{schema}}.jobs AS j
     USING d
     WHERE j.id = d.id AND d.status <> 'ready'
     RETURNING j.id, j.fence, j.run_at, j.created_at, j.attempts, j.max_attempts, j.snoozes, j.priority,
               d.status, j.queue, j.kind, j.worker_id, j.payload, j.progress,
               coalesce(nullif(d.error, ''), j.last_error) AS last_error
+), gone AS (
+    SELECT e.id, e.fence, e.run_at, e.created_at, e.attempts, e.max_attempts, e.snoozes, e.priority,
+           e.status, e.queue, e.kind, e.worker_id, e.payload, e.progress, e.last_error
+    FROM ended AS e
+    UNION ALL
+    SELECT l.id, l.fence, l.run_at, l.created_at, l.attempts, l.max_attempts, l.snoozes, l.priority,
+           l.status, l.queue, l.kind, l.worker_id, l.payload, l.progress, l.last_error
+    FROM locked AS l
 ), kept AS (` + sqlKeep + `
 ), rung AS (
     SELECT {{schema}}.ring(back.queue, min(back.run_at)) FROM back GROUP BY back.queue
 )
 -- Most are stored, and these are only counted: a row for each would cost as much
 -- as a tenth of all else.
-SELECT 0::bigint, 'stored', (SELECT count(*) FROM d), (SELECT count(*) FROM rung) -- or the bells would not be rung
+SELECT 0::bigint, 'stored', (SELECT count(*) FROM ended) + (SELECT count(*) FROM d),
+       (SELECT count(*) FROM rung) -- or the bells would not be rung
 UNION ALL
 SELECT o.n, CASE
            -- An earlier call whose answer was lost, or the handler's own transaction.
@@ -87,9 +112,8 @@ SELECT o.n, CASE
            WHEN ` + sqlGone + ` THEN 'gone'
            ELSE 'lost'
        END, 0, 0
-FROM o
--- Mostly none, and then none is looked for.
-WHERE (SELECT count(*) FROM d) < cardinality($1::bigint[]) AND o.n <> ALL (ARRAY(SELECT d.n FROM d))`
+FROM rest AS o
+WHERE o.n <> ALL (ARRAY(SELECT d.n FROM d))`
 
 // sqlClose deletes the rows of claims $1 in which no job runs, whoever says so.
 // A row that somebody holds, who is looking into it, is left to him.
@@ -153,7 +177,7 @@ func (t *Table) Finish(ctx context.Context, db DB, outcomes []Outcome) ([]Result
 }
 
 func (t *Table) finish(ctx context.Context, db DB, outcomes []Outcome) ([]Result, error) {
-	b := inOneGo(t)
+	b := onTrip(t, db)
 	a := t.tell(b, outcomes)
 	if err := db.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err

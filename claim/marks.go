@@ -51,6 +51,13 @@ const (
 	// slackEvery is after how many claims from the marks one begins a slack
 	// below them. At every claim the slack would be what one pays.
 	slackEvery = 20
+	// crowd is how many jobs a claim brings in the thick of a backlog, where the next
+	// passes over jobs that others may be claiming; but once in so long one passes over
+	// none, since some of them may be nobody's.
+	crowd      = 50
+	touchEvery = 5 * time.Second
+	// countEvery is for how many claims of that kind one tells what it costs.
+	countEvery = 20
 
 	// cheap is what a look may cost that is not rationed: without entries of
 	// ended jobs in the index every claim is a look at all jobs.
@@ -73,9 +80,11 @@ const (
 
 // Look is how one claim looks for jobs. The zero Look is at all of them.
 type Look struct {
-	From  Start
-	depth depth
-	falls uint // of the queue's marks until then
+	From      Start
+	depth     depth
+	falls     uint // of the queue's marks until then
+	untouched bool // passes over what others may be claiming
+	uncounted bool // does not tell what it has cost
 }
 
 // Marks decides where claims begin. A job that was taken stays in the index for
@@ -99,11 +108,13 @@ type Marks struct {
 // marked is what is known of one queue.
 type marked struct {
 	marks Start
-	falls uint   // how often a mark has gone down, or all were forgotten
-	short bool   // the last claim came back short
-	since int    // claims in a row that began at the marks
-	some  ration // of looks a slack below the marks
-	whole ration // of looks at all jobs
+	falls uint      // how often a mark has gone down, or all were forgotten
+	short bool      // the last claim came back short
+	thick int       // large claims that did not, since the last that did
+	touch time.Time // when all jobs were last looked at, and none was passed over
+	since int       // claims in a row that began at the marks
+	some  ration    // of looks a slack below the marks
+	whole ration    // of looks at all jobs
 }
 
 // ration is what the last look has cost, by which the next one is allowed.
@@ -156,17 +167,19 @@ func (m *Marks) Look(queue string, now time.Time) Look {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.of(queue)
+	l := Look{falls: q.falls, untouched: q.thick > 0, uncounted: q.thick%countEvery > 0}
 	switch {
-	case q.marks == Start{}:
-		return Look{falls: q.falls}
-	case !looksBelow():
-		return Look{q.marks, none, q.falls}
-	case q.whole.wait(now, m.within) == 0:
-		return Look{falls: q.falls}
-	case (q.short || q.since >= slackEvery) && q.some.wait(now, m.within) == 0:
-		return Look{q.marks.below(slack), some, q.falls}
+	case q.marks == Start{}, looksBelow() && q.whole.wait(now, m.within) == 0:
+		if l.untouched = l.untouched && now.Sub(q.touch) < touchEvery; !l.untouched {
+			q.touch = now
+		}
+		l.uncounted = l.uncounted && l.untouched && q.whole.cost <= cheap
+	case looksBelow() && (q.short || q.since >= slackEvery) && q.some.wait(now, m.within) == 0:
+		l.From, l.depth, l.uncounted = q.marks.below(slack), some, false
+	default:
+		l.From, l.depth = q.marks, none
 	}
-	return Look{q.marks, none, q.falls}
+	return l
 }
 
 // Learn takes the answer to a claim that is committed. What it returns is zero,
@@ -178,6 +191,12 @@ func (m *Marks) Learn(r Request, now time.Time, c Claimed) (again time.Duration)
 	defer m.mu.Unlock()
 	q := m.of(r.Queue)
 	q.short = len(c.Rows) < r.Limit
+	switch {
+	case q.short:
+		q.thick = 0
+	case len(c.Rows) >= crowd:
+		q.thick++
+	}
 	q.move(c.Rows, r.Look)
 	cost := 2 * c.Walk // the claim itself has taken the same way
 	if r.tells() {
@@ -186,8 +205,12 @@ func (m *Marks) Learn(r Request, now time.Time, c Claimed) (again time.Duration)
 	switch r.Look.depth {
 	case whole:
 		q.since = 0
-		q.whole.took(now, cost)
-		return 0
+		if !r.Look.uncounted {
+			q.whole.took(now, cost)
+		}
+		if !r.Look.untouched {
+			return 0
+		}
 	case some:
 		q.since = 0
 		q.some.took(now, cost)

@@ -56,7 +56,7 @@ func TestCommitsAreDurable(t *testing.T) {
 			expect(b, test.want, "SELECT string_agg(DISTINCT setting, ',') FROM seen")
 			expect(b, "off", "SELECT string_agg(DISTINCT jit, ',') FROM seen")
 			expect(b, "1s", "SELECT string_agg(DISTINCT lock_timeout, ',') FROM seen")
-			expect(b, "force_generic_plan", "SELECT string_agg(DISTINCT plan, ',') FROM seen")
+			expect(b, "force_custom_plan,force_generic_plan", "SELECT string_agg(DISTINCT plan, ',' ORDER BY plan) FROM seen")
 			expect(b, test.role, "SELECT current_setting('synchronous_commit')")
 			expect(b, "0", "SELECT current_setting('lock_timeout')")
 			expect(b, "auto", "SELECT current_setting('plan_cache_mode')")

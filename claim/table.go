@@ -41,6 +41,7 @@ func names(schema string) *strings.Replacer {
 		"{{schema}}", pgx.Identifier{schema}.Sanitize(),
 		"{{channel}}", text(schema),
 		"{{jobs}}", relation("jobs"),
+		"{{finished}}", relation("finished"),
 		"{{worker_keys}}", relation("worker_keys"),
 		"{{quiet_slots}}", relation("quiet_slots"),
 	)
@@ -65,24 +66,30 @@ var statements = []string{
 // wait for the disk: an asynchronous claim that is lost in a crash would let
 // its fence be given a second time. A stronger setting is left as it is.
 //
-// JIT compilation costs these short statements more than it can save. So does
-// planning: one plan, made once for all parameters, is tested for each of them,
-// where the server would go on planning for those that a trip happens to have. And no
-// row lock is worth waiting for longer than a second: nothing here waits for
-// one that is held long, except inside a transaction of the caller.
+// JIT compilation costs these short statements more than it can save. Of plans
+// either none is kept ($1 is force_custom_plan), or one for all parameters
+// (force_generic_plan), which is tested for each of them: see plans. Then jobs are
+// looked up by their keys, however few there were when the server planned: the other
+// ways of joining read the whole table. And no row lock is worth waiting for longer
+// than a second: nothing here waits for one that is held long, except inside a
+// transaction of the caller.
 //
 // The settings are local to the transaction, so they are safe behind a pooler.
 const sqlSettings = `SELECT
     set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
                                           THEN 'on' ELSE current_setting('synchronous_commit') END, true),
     set_config('jit', 'off', true),
-    set_config('plan_cache_mode', 'force_generic_plan', true),
-    set_config('lock_timeout', '1s', true)`
+    set_config('plan_cache_mode', $1::text, true),
+    set_config('lock_timeout', '1s', true),
+    CASE WHEN $1::text = 'force_generic_plan' THEN set_config('enable_hashjoin', 'off', true) END,
+    CASE WHEN $1::text = 'force_generic_plan' THEN set_config('enable_mergejoin', 'off', true) END,
+    CASE WHEN $1::text = 'force_generic_plan' THEN pg_relation_size({{jobs}}::regclass) END,
+    CASE WHEN $1::text = 'force_generic_plan' THEN pg_relation_size({{finished}}::regclass) END`
 
 // inOneGo queues the statement behind the settings: one round trip, and, since
 // a batch is one implicit transaction, one commit.
 func inOneGo(t *Table) *pgx.Batch {
 	b := &pgx.Batch{}
-	b.Queue(t.sql(sqlSettings))
+	b.Queue(t.sql(sqlSettings), "force_custom_plan")
 	return b
 }

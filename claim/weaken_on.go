@@ -12,6 +12,9 @@ import (
 // replaced wherever it is found.
 var weakened = map[torture.Guard][]struct{ from, to string }{
 	torture.FinishFence: {{
+		"WHERE j.id = o.id AND j.fence = o.fence AND o.verb IN",
+		"WHERE j.id = o.id AND o.verb IN",
+	}, {
 		"WHERE j.id = o.id AND j.fence = o.fence\n        FOR UPDATE SKIP LOCKED",
 		"WHERE j.id = o.id\n        FOR UPDATE SKIP LOCKED",
 	}},

@@ -1,0 +1,74 @@
+package claim_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fencepost-go/fencepost/claim"
+)
+
+// In the thick of a backlog claims pass over a job that somebody may still hold.
+// If it is nobody's, one each five seconds takes it all the same, and so does the one
+// that follows when there are no others.
+func TestWhatClaimsPassOverIsFound(t *testing.T) {
+	t.Parallel()
+	const limit = 50
+	for name, test := range map[string]struct {
+		jobs   int
+		claims int  // after which it is taken, the first not counted
+		held   bool // still, by somebody
+	}{
+		"in an endless backlog":    {jobs: 30 * limit, claims: 20},
+		"when there are no others": {jobs: 3*limit + 10, claims: 4},
+		"not if it is held":        {jobs: 30 * limit, held: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setUp(t)
+			b.insert(test.jobs)
+			marks := claim.NewMarks()
+			now := epoch
+			next := func() (ids []int64) {
+				now = now.Add(250 * time.Millisecond)
+				r := claim.Request{Queue: queue, Limit: limit, Look: marks.Look(queue, now)}
+				c, err := b.Claim(b.ctx, b.conn, r, lease, "worker")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if again := marks.Learn(r, now, c); again > 0 {
+					now = now.Add(again)
+				}
+				for _, row := range c.Rows {
+					ids = append(ids, row.ID)
+				}
+				return ids
+			}
+			next()
+			older := b.open()
+			if _, err := older.Exec(b.ctx, "SELECT pg_current_xact_id()"); err != nil {
+				t.Fatal(err)
+			}
+			defer b.rollback(older)
+			toucher := b.open()
+			var touched int64
+			if err := toucher.QueryRow(b.ctx, "SELECT id FROM fencepost.jobs WHERE status = 'ready' ORDER BY id LIMIT 1 FOR UPDATE").Scan(&touched); err != nil {
+				t.Fatal(err)
+			}
+			if test.held {
+				defer b.rollback(toucher)
+			} else {
+				b.commit(toucher)
+			}
+			taken := 0
+			for n := 1; n <= 25 && taken == 0; n++ {
+				if slices.Contains(next(), touched) {
+					taken = n
+				}
+			}
+			if taken != test.claims {
+				t.Errorf("taken by claim %d, want %d", taken, test.claims)
+			}
+		})
+	}
+}
