@@ -48,7 +48,20 @@ func TestTheFirstProcessWalks(t *testing.T) {
 	if !second.due(now, true, 1) {
 		t.Error("the second does not walk while old programs work")
 	}
-	if second = (adoption{began: now}); !second.due(now.Add(adoptEvery), false, 1) {
-		t.Error("the second never walks")
+	second = adoption{born: now}
+	if second.due(now.Add(adoptFirst-1), false, 1) || !second.due(now.Add(adoptFirst), false, 1) {
+		t.Error("the second does not walk a minute later")
+	}
+	if second.due(now.Add(adoptEvery), false, 0) || !second.due(now.Add(adoptFirst+adoptEvery), false, 0) {
+		t.Error("the second does not walk again in its time")
+	}
+	if second = (adoption{born: now}); !second.due(now, false, 0) {
+		t.Error("the second does not walk when it has become the first")
+	}
+	second = adoption{born: now.Add(-adoptFirst)}
+	second.due(now, false, 1)
+	second.took(0, errors.New("no"))
+	if !second.due(now, false, 1) {
+		t.Error("the second does not read again what it could not read")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost-go/fencepost"
 )
@@ -235,5 +236,74 @@ func TestFencedWrites(t *testing.T) {
 	}
 	if err := fencepost.Fenced(pool.Exec(ctx, "nonsense")); err == nil || errors.Is(err, fencepost.ErrLeaseLost) {
 		t.Errorf("a bad statement: %v", err)
+	}
+}
+
+// Completions are not slow because the session has kept a plan from when the queue
+// was empty, nor is progress.
+func TestCompletionsLookJobsUp(t *testing.T) {
+	t.Parallel()
+	const many, jobs = 10_000, 40
+	dsn, direct := database(t)
+	owner := admin(t, direct)
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	empty := func() {
+		for _, table := range []string{"jobs", "finished"} {
+			if _, err := owner.Exec(t.Context(), "ALTER TABLE fencepost."+table+" SET (autovacuum_enabled = off)"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := owner.Exec(t.Context(), "VACUUM ANALYZE fencepost."+table); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	client := newClient(t, pool, fencepost.Config{Queues: map[string]fencepost.Queue{fencepost.DefaultQueue: {Slots: 1}}})
+	over := make(chan int64, 100)
+	fencepost.HandleKind(client, "complete", func(ctx context.Context, job *fencepost.Job[json.RawMessage]) error {
+		if err := job.SetProgress(ctx, job.Attempt); err != nil {
+			return err
+		}
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return job.CompleteTx(ctx, tx) })
+		over <- job.ID
+		return err
+	})
+	complete := func(n int) {
+		for range n {
+			enqueue(t, newClient(t, direct, fencepost.Config{}), fencepost.NewJob{Kind: "complete"})
+			receive(t, over, "a job that has completed itself")
+		}
+	}
+	work(t, client)
+	complete(8) // so that it is time for the server to keep a plan
+	empty()
+	complete(2)
+	if _, err := direct.Exec(t.Context(), "INSERT INTO fencepost.jobs (kind, run_at) SELECT 'later', now() + interval '1 hour' FROM generate_series(1, $1::int)", many); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := conn.Conn().PgConn().PID()
+	conn.Release()
+	complete(jobs)
+	// What the one session has read is added up when it ends. That of the trips, which
+	// has a plan of its own to get rid of, goes on.
+	pool.Close()
+	eventually(t, "the session has ended", func() bool {
+		return count(t, direct, fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE pid = %d", pid)) == 0
+	})
+	read := count(t, direct, "SELECT sum(seq_tup_read)::bigint FROM pg_stat_user_tables WHERE relname IN ('jobs', 'finished')")
+	if t.Logf("%d rows read by reading whole tables", read); read > jobs*many/2 {
+		t.Errorf("%d rows read by reading whole tables, for %d completions beside %d jobs", read, jobs, many)
 	}
 }

@@ -62,6 +62,7 @@ func (j *Job[T]) SetProgress(ctx context.Context, v any) error {
 		return fmt.Errorf("progress of job %d: %w: %w", j.ID, ErrInvalid, err)
 	}
 	return j.client.onPool(ctx, func(db poolDB) error {
+		db.unprepared = true // as in CompleteTx
 		return j.client.table.Progress(ctx, db, j.lease, raw)
 	})
 }
@@ -77,7 +78,7 @@ func (j *Job[T]) SetProgress(ctx context.Context, v any) error {
 // the transaction: an extension of the lease after the transaction began makes
 // it fail with a serialization error.
 func (j *Job[T]) CompleteTx(ctx context.Context, tx pgx.Tx) error {
-	if j.client.nameless() {
+	if j.client.nameless() || keepsPlans(tx) {
 		tx = unpreparedTx{tx}
 	}
 	if err := j.client.table.CompleteTx(ctx, tx, j.lease); err != nil {

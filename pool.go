@@ -125,6 +125,15 @@ func (p poolDB) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 
 func withoutName(args []any) []any { return append([]any{pgx.QueryExecModeExec}, args...) }
 
+// keepsPlans says that the session of a transaction would keep the plan of a
+// statement, and use it when the table is another: one that was made while the
+// queue was empty reads all jobs. To plan it each time takes a quarter of a
+// millisecond.
+func keepsPlans(tx pgx.Tx) bool {
+	conn := tx.Conn()
+	return conn != nil && needsSession(conn.Config().DefaultQueryExecMode)
+}
+
 // unpreparedTx is a transaction in which a row is asked for without a name.
 type unpreparedTx struct{ pgx.Tx }
 

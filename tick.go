@@ -128,23 +128,33 @@ func (r *running) distrustLeases(jump time.Duration) {
 // jobs that no claim names, while no program is known that makes such.
 const adoptEvery = 10 * time.Minute
 
+// adoptFirst is when a process walks for the first time that is not the first of
+// all: many that start together need not walk each.
+const adoptFirst = time.Minute
+
 // adoption is a walk through the table, a part with each tick.
 type adoption struct {
+	born  time.Time // when it was first asked for
 	began time.Time // when the last walk did; zero: there was none
 	page  int64     // where its next part begins; 0: it is over
+	again bool      // the first part could not be read
 }
 
 // due says whether the next part is to be read now. others says that programs
-// work that write no claims: then one walk follows the other. Who is not the first
-// of all processes, by rank, leaves it to the first to walk at once.
+// work that write no claims: then one walk follows the other.
 func (a *adoption) due(now time.Time, others bool, rank int) bool {
-	if a.page > 0 {
+	if a.born.IsZero() {
+		a.born = now
+	}
+	switch {
+	case a.page > 0:
 		return true
-	}
-	if rank > 0 && a.began.IsZero() {
-		a.began = now
-	}
-	if !others && !a.began.IsZero() && now.Sub(a.began) < adoptEvery {
+	case others, a.again:
+	case a.began.IsZero():
+		if rank > 0 && now.Sub(a.born) < adoptFirst {
+			return false
+		}
+	case now.Sub(a.began) < adoptEvery:
 		return false
 	}
 	a.began = now
@@ -153,10 +163,7 @@ func (a *adoption) due(now time.Time, others bool, rank int) bool {
 
 // took ends a part. One that could not be read is read again with the next tick.
 func (a *adoption) took(next int64, err error) {
-	switch {
-	case err == nil:
+	if a.again = err != nil; err == nil {
 		a.page = next
-	case a.page == 0:
-		a.began = time.Time{}
 	}
 }

@@ -104,13 +104,16 @@ func (t *turns) hearing(hearing bool) {
 func (t *turns) met(peers map[string][]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	most := 0
 	for name, q := range t.queues {
 		var others []uint64
 		for _, worker := range peers[name] {
 			others = append(others, digest(worker))
 		}
 		q.Peers(others)
+		most = max(most, len(others))
 	}
+	t.run.dispatcher.Beside(most)
 }
 
 // teller is who tells the others if a claim of the queue leaves nothing; zero:

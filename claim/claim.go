@@ -27,11 +27,15 @@ const sqlUnpaused = `(SELECT q.paused_at FROM {{schema}}.queues AS q WHERE q.nam
 // the doctor names it.
 const sqlUnspent = `r.fence < 4611686018427387902`
 
+// xmax, on the row itself, is the number of the last transaction that has locked it
+// or changed it into another; 0: none has. It is xmin, the number of the one that
+// wrote this row, if that one has locked it before, as all do here that claim a job,
+// extend its lease or give it back: then nobody has touched it since. Of a row that
+// several have locked at once xmax is a number of another kind, which is that of xmin
+// only by an unlikely chance.
+
 // sqlOldest is the age of the oldest transaction that was open when the statement
-// began. Whoever has locked or changed a row and is older is done: xmax, on the row
-// itself, names him; if it is 0, which is older than all, nobody has. Of a row that
-// several have locked at once xmax is a number of another kind, which may look old
-// or young: this spares trouble, and proves nothing.
+// began. Whoever has locked a row and is older is done.
 const sqlOldest = `(SELECT age(pg_snapshot_xmin(pg_current_snapshot())::xid))`
 
 // sqlClaim takes up to $3 due jobs of queue $1, in order of priority, run_at
@@ -67,9 +71,9 @@ WITH chosen AS MATERIALIZED (
               -- was when this statement began: to try to lock such a job costs ten
               -- times as much as to read it; and where its claim has just been
               -- committed the lock is taken, and keeps its worker from ending it
-              -- until this claim is committed too. Some are passed over that nobody
-              -- holds; enough is left.
-              AND ($8::boolean IS NOT TRUE OR age(r.xmax) > ` + sqlOldest + `)
+              -- until this claim is committed too. Some are passed over that
+              -- somebody has held a moment ago; enough is left.
+              AND ($8::boolean IS NOT TRUE OR r.xmax IN ('0'::xid, r.xmin) OR age(r.xmax) > ` + sqlOldest + `)
             ORDER BY r.run_at, r.id
             LIMIT $3::bigint
             -- NO KEY: a foreign key to the job does not stand in the way.
@@ -197,7 +201,8 @@ func (a *asked) claimed() Claimed {
 		return cmp.Or(cmp.Compare(x.Priority, y.Priority), x.RunAt.Compare(y.RunAt), cmp.Compare(x.ID, y.ID))
 	})
 	claimed := Claimed{Rows: a.rows, Walk: micros(a.walk)}
-	if a.next != nil && len(a.rows) < a.Limit {
+	held := a.next != nil && *a.next <= 0 // or only passed over, and the next claim knows
+	if a.next != nil && len(a.rows) < a.Limit && !(held && a.Look.untouched) {
 		claimed.Next, claimed.HasNext = micros(*a.next), true
 	}
 	return claimed

@@ -54,10 +54,11 @@
 //
 // # Locks
 //
-// No statement here waits for a row that somebody else holds, except inside a
-// transaction of the caller (CompleteTx) and for one row (Progress): the
-// others skip it. Where nobody waits, nobody deadlocks, and a row that is held
-// for long delays no other.
+// No statement here waits for a row that somebody else is seen to hold, except
+// inside a transaction of the caller (CompleteTx) and for one row (Progress): the
+// others skip it, so that a row which is held for long delays no other. Outcomes look
+// at a row and delete it a moment later; who comes between is waited for, for a second
+// at most, which ends a circle too.
 //
 // Each call is one transaction. Exchange makes one of outcomes and claims; its
 // statements are those of Finish and Claim.

@@ -133,6 +133,13 @@ func kindOf(err error) error {
 	return ErrUnknown
 }
 
+// isLockTimeout reports an error of a statement that has waited for a row for too
+// long, or in a circle.
+func isLockTimeout(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && (server.Code == "55P03" || server.Code == "40P01")
+}
+
 // isDataError reports an error that one of the rows caused (class 22, data
 // exception; 23, integrity constraint violation; P0, raised by somebody's
 // trigger): the same again will most likely not work, and others do not have to

@@ -29,7 +29,7 @@ func (t *Table) Exchange(
 	b := onTrip(t, db)
 	told := &answers{}
 	if len(outcomes) > 0 {
-		told = t.tell(b, outcomes)
+		told = t.tell(b, outcomes, false)
 	}
 	all := make([]*asked, len(requests))
 	for i, r := range requests {

@@ -34,16 +34,16 @@ WITH o AS MATERIALIZED (
     FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[])
          WITH ORDINALITY AS o (id, fence, verb, delay, error, n)
 ), ended AS (
-    -- Most end, and nobody holds them: these need not be locked first. Who comes
-    -- between this look at xmax and the DELETE, a moment later, is waited for until
-    -- lock_timeout.
+    -- Most end, and nobody holds them, as xmax says: these need not be locked first. Who
+    -- comes between the look at xmax and the DELETE, a moment later, is waited for
+    -- until lock_timeout; then nothing is deleted without a lock ($6).
     --
     -- The fence alone proves that the claim is still the caller's, since every
     -- way out of running moves it.
     DELETE FROM {{schema}}.jobs AS j
     USING o
     WHERE j.id = o.id AND j.fence = o.fence AND o.verb IN ('done', 'dead', 'cancelled')
-      AND age(j.xmax) > ` + sqlOldest + `
+      AND $6::boolean IS NOT TRUE AND j.xmax IN ('0'::xid, j.xmin)
     RETURNING o.n, j.id, j.fence, j.run_at, j.created_at, j.attempts, j.max_attempts, j.snoozes, j.priority,
               o.verb AS status, j.queue, j.kind, j.worker_id, j.payload, j.progress,
               coalesce(nullif(o.error, ''), j.last_error) AS last_error
@@ -157,7 +157,10 @@ func (t *Table) Finish(ctx context.Context, db DB, outcomes []Outcome) ([]Result
 	if len(outcomes) == 0 {
 		return nil, nil
 	}
-	results, err := t.finish(ctx, db, outcomes)
+	results, err := t.finish(ctx, db, outcomes, false)
+	if isLockTimeout(err) {
+		results, err = t.finish(ctx, db, outcomes, true)
+	}
 	if err == nil || !isDataError(err) {
 		return results, classify("finish", err)
 	}
@@ -176,9 +179,10 @@ func (t *Table) Finish(ctx context.Context, db DB, outcomes []Outcome) ([]Result
 	return append(first, second...), errors.Join(err1, err2)
 }
 
-func (t *Table) finish(ctx context.Context, db DB, outcomes []Outcome) ([]Result, error) {
+// finish locks all rows first if it is to wait for none.
+func (t *Table) finish(ctx context.Context, db DB, outcomes []Outcome, locking bool) ([]Result, error) {
 	b := onTrip(t, db)
-	a := t.tell(b, outcomes)
+	a := t.tell(b, outcomes, locking)
 	if err := db.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
 	}
@@ -190,7 +194,7 @@ type answers struct{ results []Result }
 
 // tell queues outcomes. Their results count once the batch is closed without an
 // error.
-func (t *Table) tell(b *pgx.Batch, outcomes []Outcome) *answers {
+func (t *Table) tell(b *pgx.Batch, outcomes []Outcome, locking bool) *answers {
 	n := len(outcomes)
 	ids, fences := make([]int64, n), make([]int64, n)
 	var verbs, texts []string
@@ -205,7 +209,7 @@ func (t *Table) tell(b *pgx.Batch, outcomes []Outcome) *answers {
 		texts = set(texts, i, n, payload.CleanText(o.Error, maxErrorBytes), "")
 	}
 	a := &answers{results: slices.Repeat([]Result{Stored}, n)}
-	b.Queue(t.sql(sqlFinish), ids, fences, verbs, delays, texts).Query(a.read)
+	b.Queue(t.sql(sqlFinish), ids, fences, verbs, delays, texts, locking).Query(a.read)
 	if len(closed) > 0 {
 		// A statement of its own, which sees what the one before has done.
 		b.Queue(t.sql(sqlClose), closed)

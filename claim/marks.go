@@ -112,6 +112,7 @@ type marked struct {
 	short bool      // the last claim came back short
 	thick int       // large claims that did not, since the last that did
 	touch time.Time // when all jobs were last looked at, and none was passed over
+	plain time.Time // until then no claim passes over any, since one came back short for it
 	since int       // claims in a row that began at the marks
 	some  ration    // of looks a slack below the marks
 	whole ration    // of looks at all jobs
@@ -167,17 +168,16 @@ func (m *Marks) Look(queue string, now time.Time) Look {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.of(queue)
-	l := Look{falls: q.falls, untouched: q.thick > 0, uncounted: q.thick%countEvery > 0}
+	l := Look{falls: q.falls, untouched: q.thick > 0 && !now.Before(q.plain), uncounted: q.thick%countEvery > 0}
 	switch {
 	case q.marks == Start{}, looksBelow() && q.whole.wait(now, m.within) == 0:
-		if l.untouched = l.untouched && now.Sub(q.touch) < touchEvery; !l.untouched {
-			q.touch = now
-		}
+		l.untouched = l.untouched && now.Sub(q.touch) < touchEvery
 		l.uncounted = l.uncounted && l.untouched && q.whole.cost <= cheap
 	case looksBelow() && (q.short || q.since >= slackEvery) && q.some.wait(now, m.within) == 0:
 		l.From, l.depth, l.uncounted = q.marks.below(slack), some, false
 	default:
 		l.From, l.depth = q.marks, none
+		l.uncounted = l.uncounted && l.untouched
 	}
 	return l
 }
@@ -194,6 +194,9 @@ func (m *Marks) Learn(r Request, now time.Time, c Claimed) (again time.Duration)
 	switch {
 	case q.short:
 		q.thick = 0
+		if r.Look.untouched {
+			q.plain = now.Add(touchEvery)
+		}
 	case len(c.Rows) >= crowd:
 		q.thick++
 	}
@@ -209,6 +212,7 @@ func (m *Marks) Learn(r Request, now time.Time, c Claimed) (again time.Duration)
 			q.whole.took(now, cost)
 		}
 		if !r.Look.untouched {
+			q.touch = now
 			return 0
 		}
 	case some:
@@ -258,6 +262,6 @@ func (m *Marks) Forget(queue string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.of(queue)
-	q.marks = Start{}
+	q.marks, q.thick, q.touch = Start{}, 0, time.Time{}
 	q.falls++
 }

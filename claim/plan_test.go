@@ -92,7 +92,7 @@ func TestPlansReadNoWholeTable(t *testing.T) {
 		return "array_fill(" + element + ", ARRAY[100])"
 	}
 	type statement struct{ name, sql, arguments string }
-	finish := "'" + ids + "', " + array("1::bigint") + ", " + array("'retry'::text") + ", " + array("1::bigint") + ", " + array("''::text")
+	finish := "'" + ids + "', " + array("1::bigint") + ", " + array("'retry'::text") + ", " + array("1::bigint") + ", " + array("''::text") + ", false"
 	tick := "'{default,other}', NULL, 500, 'own', 'token', NULL, 0, '{worker 1}', '{1}', 'worker 0'"
 	from := marksOf(claim.Start{2: {RunAt: time.Now(), ID: 1}})
 	statements := []statement{

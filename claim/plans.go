@@ -1,9 +1,6 @@
 package claim
 
-import (
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-)
+import "github.com/jackc/pgx/v5"
 
 // A session keeps the plans of the statements of a trip: to make them takes as long
 // as a trip with one job. But a plan is made by how large the tables are then, and
@@ -52,16 +49,19 @@ func (p *plans) saw(s sizes, anew bool) {
 // plansKey is where a connection has its plans.
 const plansKey = "fencepost: plans"
 
-// plansOf returns the plans of a session; nil if db may be another one each time.
+// plansOf returns the plans of a session; nil if it keeps none, or db may be another
+// session each time.
 func plansOf(db DB) *plans {
-	conn, ok := db.(interface{ PgConn() *pgconn.PgConn })
+	conn, ok := db.(*pgx.Conn)
 	if !ok {
 		return nil
 	}
 	data := conn.PgConn().CustomData()
 	p, ok := data[plansKey].(*plans)
 	if !ok {
-		p = &plans{}
+		if conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+			p = &plans{}
+		}
 		data[plansKey] = p
 	}
 	return p

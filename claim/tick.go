@@ -174,6 +174,10 @@ func (t *Table) Tick(ctx context.Context, db DB, r TickRequest) (Ticked, error) 
 	return ticked, classify("tick", err)
 }
 
+// tryFor bounds how long tickAround tries, so that it ends within a statement's
+// time, far from the server too.
+const tryFor = 2 * time.Second
+
 // tickAround reaps around the jobs that the database does not let end, so that
 // they keep no other from being reaped. A batch that fails is halved until the
 // refused job stands alone, and that one is passed over. Behind it batches grow
@@ -184,8 +188,9 @@ func (t *Table) tickAround(ctx context.Context, db DB, r TickRequest) (Ticked, e
 	failed := ReapBatch // one of the next so many is refused; 0: none, as far as is known
 	died := make(map[string]int)
 	var refused error
+	begun := time.Now()
 	for n := 1; ; n++ {
-		if n > ReapBatch || reaped >= ReapBatch {
+		if n > ReapBatch || reaped >= ReapBatch || time.Since(begun) > tryFor {
 			limit, skip = 0, 0 // the rest is put off: it is the turn of others
 		}
 		one, err := t.tick(ctx, db, r, limit, skip)

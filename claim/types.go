@@ -59,8 +59,8 @@ type Claimed struct {
 	// Walk is what it has cost the server to begin at Request.Look.From, for Marks.
 	Walk time.Duration
 	// Again, if not 0, is when to ask again even if nothing happens before: jobs
-	// before Request.Look.From may be due. Claim does not set it: Marks.Learn
-	// knows it.
+	// before Request.Look.From may be due, or others that were passed over. Claim
+	// does not set it: Marks.Learn knows it.
 	Again time.Duration
 }
 

@@ -16,10 +16,12 @@ type desk struct {
 	queues []*slots
 	byName map[string]*slots
 	outbox outbox
-	claims pace             // after a trip with a claim that did not work
-	closed bool             // nothing is claimed any more
-	away   [lanes]time.Time // when the trip in flight on each lane left; zero: none is
-	second second
+	claims pace // after a trip with a claim that did not work
+	closed bool // nothing is claimed any more
+	// crowded: other processes make enough trips, and there is none on the second lane.
+	crowded bool
+	away    [lanes]time.Time // when the trip in flight on each lane left; zero: none is
+	second  second
 
 	took time.Duration // how long the last trip was under way
 	// idle is since when a trip could have left that is put off; zero: none is.
@@ -61,7 +63,7 @@ func (d *desk) depart(now time.Time, hold bool) (trip Trip, next time.Time, ok b
 	}
 	claiming := !d.closed && !hold && d.claims.ready(now)
 	if trip.Lane == 1 {
-		d.second.wanted = claiming && d.outbox.pace.failures+d.claims.failures == 0 && d.laden()
+		d.second.wanted = claiming && !d.crowded && d.outbox.pace.failures+d.claims.failures == 0 && d.laden()
 		if !d.second.wanted || !d.second.ready() {
 			return Trip{}, time.Time{}, false
 		}
@@ -100,7 +102,7 @@ func (d *desk) laden() bool { return slices.ContainsFunc(d.queues, (*slots).lade
 // boarding says that a trip would leave now, or could if it were not put off:
 // whatever is ready to go along had better do so.
 func (d *desk) boarding() bool {
-	return d.away[0].IsZero() || d.laden() && d.second.ready()
+	return d.away[0].IsZero() || !d.crowded && d.laden() && d.second.ready()
 }
 
 // flying says that a trip is in flight.

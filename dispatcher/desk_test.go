@@ -18,6 +18,7 @@ import (
 //
 //	wake a            a wake-up
 //	along a on        from now on a trip with outcomes claims from a
+//	crowded on        from now on many others work
 //	depart            the next trip, or when to look again
 //	hold              depart while nothing may be claimed
 //	land a2 b0+3s     the trip is back: 2 rows of a, none of b, whose next is due in 3 s
@@ -552,6 +553,8 @@ func (s *deskScript) do(line string) string {
 		if q := s.desk.byName[words[1]]; q != nil {
 			q.wake()
 		}
+	case "crowded":
+		s.desk.crowded = words[1] == "on"
 	case "along":
 		s.desk.byName[words[1]].along = words[2] == "on"
 	case "after":

@@ -150,6 +150,8 @@ type Dispatcher struct {
 	rung map[string]*atomic.Bool
 	// along holds a flag for each queue: see Along. The map itself never changes.
 	along map[string]*atomic.Bool
+	// beside is how many other processes work the queues: see Beside.
+	beside atomic.Int64
 	// recalled: some of the jobs in hand may be ours no longer.
 	recalled atomic.Bool
 	// poke has room for one: the loop has flags to look at.
@@ -214,6 +216,14 @@ func (d *Dispatcher) Along(queue string, on bool) {
 		flag.Store(on)
 		d.nudge()
 	}
+}
+
+// Beside says how many other processes work the same queues, those of the queue that
+// has most. With many there are trips enough at once, and each process makes one
+// at a time. It never blocks.
+func (d *Dispatcher) Beside(processes int) {
+	d.beside.Store(int64(processes))
+	d.nudge()
 }
 
 // Recall says that somebody may have taken or cancelled jobs in hand: all of

@@ -6,6 +6,11 @@ import "time"
 // its own. A third would only share the processors with the other two.
 const lanes = 2
 
+// mostBeside is how many processes beside this one are enough to keep the server busy
+// with one trip each. Two of each would only share its processors, and step over
+// what the others have in hand.
+const mostBeside = 7
+
 // closeAfter is how long the second lane keeps its connection without a trip.
 const closeAfter = 5 * time.Second
 

@@ -34,6 +34,24 @@ var laneScripts = map[string]string{
 		land stored stored/c2 => settled 1 2 start 13 14
 		depart        => out 7 8 want c2
 	`,
+	"none while many others work": `
+		crowded on
+		wake c
+		depart        => want c8
+		land c8       => start 1 2 3 4 5 6 7 8
+		done c 1
+		done c 2
+		depart        => out 1 2 want c2
+		done c 3
+		done c 4
+		done c 5
+		done c 6
+		depart        => - next never
+		order         => -
+		crowded off
+		depart        => - next never
+		order         => open
+	`,
 	"not from a queue that has come back short, nor for anything else that is called for": `
 		wake a
 		wake c

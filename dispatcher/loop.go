@@ -203,6 +203,7 @@ func (l *loop) hear() {
 	for name, flag := range l.along {
 		l.desk.byName[name].along = flag.Load()
 	}
+	l.desk.crowded = l.beside.Load() >= mostBeside
 }
 
 // advance carries out what begins with a new phase of the stop. One that lasts
