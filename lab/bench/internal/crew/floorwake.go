@@ -24,7 +24,8 @@ type wakeFloor struct {
 	floor
 }
 
-const floorChannel = "floor"
+// FloorChannel is the channel of its bells.
+const FloorChannel = "floor"
 
 func (q *wakeFloor) Open(ctx context.Context, o wire.Options) (d wire.Described, err error) {
 	if q.pool, err = floorPool(ctx, o.DSN); err != nil {
@@ -58,7 +59,7 @@ WITH job AS (
     INSERT INTO fencepost.jobs (queue, kind, payload, run_at)
     VALUES ($1, $2, $3, greatest($4::timestamptz, clock_timestamp()))
     RETURNING id)
-SELECT pg_notify('`+floorChannel+`', $5) FROM job`, queueOf(job), kind, payload, due, strconv.FormatInt(due.UnixMicro(), 10))
+SELECT pg_notify('`+FloorChannel+`', $5) FROM job`, queueOf(job), kind, payload, due, strconv.FormatInt(due.UnixMicro(), 10))
 	return err
 }
 
@@ -95,7 +96,7 @@ func (q *wakeFloor) Work(ctx context.Context, handle Handle, ready func()) error
 
 // listen listens, and sets the timers of what is there already.
 func (q *wakeFloor) listen(ctx context.Context, conn *pgx.Conn, bells chan<- struct{}) error {
-	if _, err := conn.Exec(ctx, "LISTEN "+floorChannel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+FloorChannel); err != nil {
 		return err
 	}
 	rows, err := conn.Query(ctx, `SELECT run_at FROM fencepost.jobs WHERE status = 'ready' AND queue = $1`, fencepost.DefaultQueue)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost-go/fencepost/lab/bench/internal/crew"
 	"github.com/fencepost-go/fencepost/lab/bench/internal/figures"
 	"github.com/fencepost-go/fencepost/lab/bench/internal/wire"
 )
@@ -22,12 +24,16 @@ func init() {
 
 const herdProcesses = 32
 
+// heardRow is the loop by hand while as many sessions hear each bell as there are
+// processes, and do nothing: what it costs that all of them are woken.
+const heardRow = "by hand, and 31 sessions that only listen"
+
 // claimLike is what a claim of ours looks like to pg_stat_statements, which
 // puts $1 and so on where there were constants.
 const claimLike = "%attempts = j.attempts +%"
 
 func herdSuite(ctx context.Context, b *Bench) error {
-	entrants := b.wakers()
+	entrants := append(b.wakers(), b.chosen(entrant{heardRow, "wakefloor", wire.Options{Keep: true}})...)
 	names := make([]string, len(entrants))
 	for i, e := range entrants {
 		names[i] = e.name
@@ -74,6 +80,13 @@ func (b *Bench) herd(ctx context.Context, e entrant, p wire.Produce) (l latency,
 	if err := c.ready(ctx); err != nil {
 		return l, "", 0, err
 	}
+	if e.name == heardRow {
+		end, err := listenBeside(ctx, c.dsn, herdProcesses-1)
+		if err != nil {
+			return l, "", 0, err
+		}
+		defer end()
+	}
 	if err := b.Host.Settle(ctx); err != nil {
 		return l, "", 0, err
 	}
@@ -101,6 +114,34 @@ func (b *Bench) herd(ctx context.Context, e entrant, p wire.Produce) (l latency,
 	}
 	l, err = c.pickUps(nil)
 	return l, c.settings(), perJob(float64(after-before), p.N), err
+}
+
+// listenBeside opens sessions that hear the bells of the loop by hand, until end is
+// called.
+func listenBeside(ctx context.Context, dsn string, sessions int) (end func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	end = func() { cancel(); all.Wait() }
+	for range sessions {
+		conn, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			end()
+			return nil, err
+		}
+		if _, err := conn.Exec(ctx, "LISTEN "+crew.FloorChannel); err != nil {
+			end()
+			return nil, errors.Join(err, conn.Close(context.Background()))
+		}
+		all.Go(func() {
+			defer conn.Close(context.Background())
+			for {
+				if _, err := conn.WaitForNotification(ctx); err != nil {
+					return
+				}
+			}
+		})
+	}
+	return end, nil
 }
 
 // databaseOf is the name of the database that a connection string names.
