@@ -101,6 +101,7 @@ type measure struct {
 	ends   map[claimKey]int64  // and ended
 	ended  map[claimKey]bool   // the job has ended under it, and is kept
 	holder map[claimKey]string // the process that claimed
+	proc   map[string]string   // the process of a worker
 	fallen map[string]int64    // when a job of its own ended a process
 	acks   []ack               // of producers
 	calls  []ack               // jobs that producers began to enqueue
@@ -121,7 +122,7 @@ func newMeasure(r Record) *measure {
 	m := &measure{
 		Record: r,
 		starts: make(map[claimKey]int64), ends: make(map[claimKey]int64), ended: make(map[claimKey]bool),
-		holder: make(map[claimKey]string), fallen: make(map[string]int64),
+		holder: make(map[claimKey]string), proc: make(map[string]string), fallen: make(map[string]int64),
 		deleted: operated(r.Events, "delete"), cancelled: operated(r.Events, "cancel"),
 	}
 	visible := make(map[string]int64)    // by token: its enqueue was answered
@@ -129,6 +130,9 @@ func newMeasure(r Record) *measure {
 	for _, e := range r.Events {
 		switch e.Op {
 		case history.Claim:
+			if e.Worker != "" {
+				m.proc[e.Worker] = e.Proc
+			}
 			for _, ref := range e.Refs {
 				m.holder[claimKey{ref.Job, ref.Fence}] = e.Proc
 			}

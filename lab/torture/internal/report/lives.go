@@ -28,6 +28,7 @@ type state struct {
 	at     int64
 	status string // ready, running, or "": not in the queue
 	fence  int64
+	worker string // of running ones
 	due    int64  // of ready ones: not before
 	end    string // of one that has left: done, dead, cancelled, or "" without a trace
 	reaped bool   // it was taken from a worker whose lease was over, or that had died
@@ -55,7 +56,7 @@ func lives(lines []witness.Line, offset int64, visible map[string]int64, answere
 			j = &job{id: l.ID, token: l.Token, kind: l.Kind, max: l.Max, inserted: l.Op == "INSERT"}
 			jobs[l.ID] = j
 		}
-		s := state{at: stamp(l.At, offset), status: l.After.Status, fence: l.After.Fence, reaped: check.Reaped(l)}
+		s := state{at: stamp(l.At, offset), status: l.After.Status, fence: l.After.Fence, worker: l.After.Worker, reaped: check.Reaped(l)}
 		switch l.Op {
 		case "INSERT":
 			if len(j.states) == 0 {

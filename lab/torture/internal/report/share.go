@@ -108,7 +108,11 @@ func produces(e history.Event) bool {
 // a job has just ended.
 func (m *measure) atWork(j *job, s state, at int64) bool {
 	claim := claimKey{j.id, s.fence}
-	if fell, ok := m.fallen[m.holder[claim]]; ok && fell <= at && at < fell+noticed {
+	holder, ok := m.holder[claim]
+	if !ok { // it fell before it could write down what it had claimed
+		holder = m.proc[s.worker]
+	}
+	if fell, ok := m.fallen[holder]; ok && fell <= at && at < fell+noticed {
 		return s.status == "running"
 	}
 	if j.kind == script.Short {

@@ -39,11 +39,16 @@ func TestJobsOfAProcessThatAJobHasEnded(t *testing.T) {
 	for name, c := range map[string]struct {
 		died int64 // before the end of what is looked at, which is at 38 s
 		ok   bool
+		// The answer to its claim was under way: only the database knows who has the jobs.
+		untold bool
 	}{
-		"a moment ago":      {2 * sec, true},
-		"for far too long":  {7 * sec, false},
-		"by the harness":    {2 * sec, false},
-		"it is still there": {-1 * sec, false},
+		"a moment ago":                   {2 * sec, true, false},
+		"for far too long":               {7 * sec, false, false},
+		"by the harness":                 {2 * sec, false, false},
+		"it is still there":              {-1 * sec, false, false},
+		"with a claim under way":         {2 * sec, true, true},
+		"so, for far too long":           {7 * sec, false, true},
+		"so, and it is still there also": {-1 * sec, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, _ := measured(t, func(_ *load, p *play) {
@@ -52,7 +57,13 @@ func TestJobsOfAProcessThatAJobHasEnded(t *testing.T) {
 				p.claim(claimed, 99_999, script.Killer, "worker-9.1", p.enqueue(claimed-5*ms, 99_999, script.Killer, 0))
 				for i := range int64(30) {
 					id := 100_000 + i
-					running := p.claim(claimed, id, script.Short, "worker-9.1", p.enqueue(claimed-5*ms, id, script.Short, 0))
+					ready := p.enqueue(claimed-5*ms, id, script.Short, 0)
+					if c.untold {
+						p.event(claimed, "worker-9.1", history.Event{Op: history.Claim, Phase: history.Call, Worker: "host:9"})
+						p.line(claimed, "UPDATE", id, script.Short, ready, witness.State{Status: "running", Fence: 2_000_000 + i, Attempts: 1, Worker: "host:9"})
+						continue
+					}
+					running := p.claim(claimed, id, script.Short, "worker-9.1", ready)
 					p.call(claimed, claimed+ms, "worker-9.1", history.OK, history.Event{Op: history.Claim, Refs: []history.Ref{{Job: id, Fence: running.Fence}}})
 				}
 				if name == "by the harness" {
