@@ -26,7 +26,8 @@ func TestPlansAreMadeAnewAsTablesGrow(t *testing.T) {
 		{"as it is", nil, true},
 		{"nothing grows", []string{
 			"pg_relation_size({{jobs}}::regclass)", "0::bigint",
-			"pg_relation_size({{finished}}::regclass)", "0::bigint"}, false},
+			"pg_relation_size({{finished}}::regclass)", "0::bigint",
+		}, false},
 	} {
 		b := healthy.fresh(t).with(claim.Mutant(t, schema, claim.SQLSettings, test.edits...))
 		b.exec("VACUUM ANALYZE {{schema}}.jobs")
