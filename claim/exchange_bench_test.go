@@ -19,15 +19,12 @@ import (
 //	go run ./internal/cmd/withpg -- go test -run '^$' -bench Exchange -benchtime 200000x -count 3 ./claim
 func BenchmarkExchange(b *testing.B) {
 	for _, keep := range []bool{true, false} {
-		b.Run(map[bool]string{true: "kept", false: "deleted"}[keep], func(b *testing.B) { exchanged(b, nil, keep) })
+		b.Run(map[bool]string{true: "kept", false: "deleted"}[keep], func(b *testing.B) { exchanged(b, keep) })
 	}
 }
 
-func exchanged(b *testing.B, table *claim.Table, keep bool) {
+func exchanged(b *testing.B, keep bool) {
 	s := setUp(b)
-	if table != nil {
-		s = s.with(table)
-	}
 	if !keep {
 		s.exec("INSERT INTO {{schema}}.queues (name, keep) VALUES ($1, '0')", queue)
 	}

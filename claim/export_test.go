@@ -36,6 +36,9 @@ const (
 
 const SQLUnspent = sqlUnspent
 
+// Untouched says that a claim passes over what others may be claiming.
+func (l Look) Untouched() bool { return l.untouched }
+
 var Statements = statements
 
 var Classify = classify

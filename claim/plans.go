@@ -21,7 +21,7 @@ type sizes struct{ jobs, finished int64 }
 // plans is what is known of the plans that a session keeps.
 type plans struct {
 	known bool
-	made  sizes // no plan was made when a table was smaller than that
+	made  sizes // no plan of a trip's statement was made when a table was smaller than that
 	last  sizes
 }
 

@@ -72,3 +72,40 @@ func TestWhatClaimsPassOverIsFound(t *testing.T) {
 		})
 	}
 }
+
+// Which claims pass over jobs: after a large one that was full, until one comes back
+// short; and then, or after a claim that failed, none for a while, or until the next.
+func TestWhenClaimsPassOverJobs(t *testing.T) {
+	t.Parallel()
+	const limit = 50
+	m, now := claim.NewMarks(), epoch
+	step := func(want bool, rows int) {
+		t.Helper()
+		now = now.Add(100 * time.Millisecond)
+		l := m.Look(queue, now)
+		if l.Untouched() != want {
+			t.Fatalf("after %s a claim passes over jobs: %v", now.Sub(epoch), l.Untouched())
+		}
+		c := claim.Claimed{}
+		for i := range rows {
+			c.Rows = append(c.Rows, row(0, now.Sub(epoch).Seconds(), int64(i)))
+		}
+		again := m.Learn(claim.Request{Queue: queue, Limit: max(limit, rows), Look: l}, now, c)
+		if again != 0 != (want && rows < limit) {
+			t.Fatalf("after %s a claim of %d is made again in %s", now.Sub(epoch), rows, again)
+		}
+	}
+	step(false, limit)
+	step(true, limit)
+	step(true, 7)      // it says that another follows,
+	step(false, limit) // and for five seconds none passes over any
+	step(false, limit)
+	now = now.Add(5 * time.Second)
+	step(false, limit) // this one would be the look that passes over none anyway
+	step(true, limit)
+	m.Forget(queue)
+	step(false, limit)
+	step(true, limit)
+	now = now.Add(5 * time.Second)
+	step(false, limit)
+}

@@ -222,8 +222,9 @@ func (d *Dispatcher) Along(queue string, on bool) {
 // has most. With many there are trips enough at once, and each process makes one
 // at a time. It never blocks.
 func (d *Dispatcher) Beside(processes int) {
-	d.beside.Store(int64(processes))
-	d.nudge()
+	if n := int64(processes); d.beside.Swap(n) != n { // it is said with each tick
+		d.nudge()
+	}
 }
 
 // Recall says that somebody may have taken or cancelled jobs in hand: all of

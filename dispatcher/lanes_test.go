@@ -360,3 +360,23 @@ var laneScripts = map[string]string{
 }
 
 func TestLanes(t *testing.T) { runDeskScripts(t, laneScripts) }
+
+// How many others are a crowd, and the loop learns of it.
+func TestManyBesideAreACrowd(t *testing.T) {
+	d := New(Config{})
+	l := &loop{Dispatcher: d, desk: newDesk(nil), leases: newLeases(0)}
+	for _, n := range []int{0, mostBeside - 1, mostBeside, mostBeside, 1} {
+		d.Beside(n)
+		poked := len(d.poke) > 0
+		if l.hear(); l.desk.crowded != (n >= mostBeside) {
+			t.Errorf("%d others: crowded %v", n, l.desk.crowded)
+		}
+		d.Beside(n)
+		if !poked && len(d.poke) > 0 {
+			t.Errorf("%d others: the loop is woken by what it knows", n)
+		}
+		for len(d.poke) > 0 {
+			<-d.poke
+		}
+	}
+}
